@@ -21,35 +21,29 @@ func (b *builder) capsule(src []byte) error {
 	if n == nil || n.Kind != document.Mapping {
 		return fault.New(fault.Usage, "not a valid Capsule policy; expected a mapping with tools").At(fault.Pos{File: b.file})
 	}
-	for _, p := range n.Pairs {
-		switch key := p.Key.Text; key {
-		case "version", "name", "description", "tools":
-		case "boundary":
-			if !p.Value.Is("deny_by_default") {
-				b.drop(key, "what no rule allows is denied")
-			}
-		case "global_timeout_seconds":
-			b.seconds(limits, "time", key, p.Value)
-		case "max_calls_per_tool":
-			b.capsuleCalls(p.Value)
-		default:
-			b.drop(key, "unknown key")
-		}
-	}
 	b.only = []string{`"time.now"`} // a list of tools is closed, and must not be empty
-	tools := at(n, "tools")
-	if tools == nil || tools.Kind != document.Mapping {
+	b.table("", n, everything, without("version name description", keys{
+		"boundary": func(rule string, v *document.Node) {
+			if !v.Is("deny_by_default") {
+				b.drop(rule, "what no rule allows is denied")
+			}
+		},
+		"global_timeout_seconds": func(rule string, v *document.Node) { b.seconds(limits, "time", rule, v) },
+		"max_calls_per_tool":     func(_ string, v *document.Node) { b.capsuleCalls(v) },
+		"tools": func(rule string, v *document.Node) {
+			b.table(rule, v, everything, nil, func(name string) reader {
+				return func(_ string, v *document.Node) { b.capsuleTool(name, v) }
+			})
+		},
+	}), nil)
+	if at(n, "tools") == nil {
 		b.drop("tools", "no tool is named, so nothing is allowed")
-		return nil
-	}
-	for _, p := range tools.Pairs {
-		b.capsuleTool(p.Key.Text, p.Value)
 	}
 	return nil
 }
 
 func (b *builder) capsuleCalls(n *document.Node) {
-	if n.Kind == document.Number {
+	if n.Kind != document.Mapping {
 		b.number(limits, "calls_per_tool", "max_calls_per_tool", n)
 		return
 	}
@@ -82,26 +76,14 @@ func (b *builder) capsuleTool(name string, n *document.Node) {
 	}
 }
 
-// each reads the keys of a tool's rules. It drops the unknown ones.
-func (b *builder) each(name string, n *document.Node, read map[string]func(rule string, v *document.Node)) {
-	for _, p := range n.Pairs {
-		rule := "tools." + name + "." + p.Key.Text
-		if read[p.Key.Text] == nil {
-			b.drop(rule, "unknown key")
-			continue
-		}
-		read[p.Key.Text](rule, p.Value)
-	}
-}
-
 func (b *builder) capsuleFiles(s section, name string, n *document.Node) {
 	hidden := at(n, "allow_hidden")
 	if hidden == nil || hidden.Text != "true" {
 		b.add(s, policy.Deny, "tools."+name+".allow_hidden", "**/.*", "**/.*/**")
 	}
-	b.each(name, n, map[string]func(string, *document.Node){
+	b.table("tools."+name, n, []section{s}, keys{
 		"allow_paths": func(rule string, v *document.Node) {
-			for _, text := range b.texts(v, rule, func(string) {}) {
+			for _, text := range b.texts(v, rule, func(rule string) { b.drop(rule, "it is not a list of texts") }) {
 				b.capsulePath(s, policy.Allow, rule, text)
 			}
 		},
@@ -111,8 +93,8 @@ func (b *builder) capsuleFiles(s section, name string, n *document.Node) {
 			}
 		},
 		"max_size_bytes": func(rule string, v *document.Node) { b.number(s, "max_bytes", rule, v) },
-		"allow_hidden":   func(string, *document.Node) {},
-	})
+		"allow_hidden":   nil,
+	}, nil)
 }
 
 // capsulePath adds a pattern. In Capsule's * also matches slashes: what it allows is narrowed to
@@ -159,9 +141,9 @@ func acrossSlashes(text string) (wide string, ok bool) {
 }
 
 func (b *builder) capsuleHosts(name string, n *document.Node) {
-	b.each(name, n, map[string]func(string, *document.Node){
+	b.table("tools."+name, n, []section{hosts}, keys{
 		"allow_domains": func(rule string, v *document.Node) {
-			for _, host := range b.texts(v, rule, func(string) {}) {
+			for _, host := range b.texts(v, rule, func(rule string) { b.drop(rule, "it is not a list of texts") }) {
 				b.host(policy.Allow, rule+": "+host, "GET", host)
 			}
 		},
@@ -172,13 +154,13 @@ func (b *builder) capsuleHosts(name string, n *document.Node) {
 		},
 		"max_response_bytes": func(rule string, v *document.Node) { b.number(hosts, "max_bytes", rule, v) },
 		"timeout_seconds":    func(rule string, v *document.Node) { b.seconds(hosts, "timeout", rule, v) },
-	})
+	}, nil)
 }
 
 func (b *builder) capsuleCommands(name string, n *document.Node) {
-	b.each(name, n, map[string]func(string, *document.Node){
+	b.table("tools."+name, n, []section{commands}, keys{
 		"allow_executables": func(rule string, v *document.Node) {
-			for _, text := range b.texts(v, rule, func(string) {}) {
+			for _, text := range b.texts(v, rule, func(rule string) { b.drop(rule, "it is not a list of texts") }) {
 				if strings.ContainsAny(text, "*?[]{} ") || text == "" {
 					b.drop(rule+": "+text, "it does not name one program")
 					continue
@@ -193,7 +175,7 @@ func (b *builder) capsuleCommands(name string, n *document.Node) {
 		},
 		"max_output_bytes": func(rule string, v *document.Node) { b.number(commands, "max_output", rule, v) },
 		"timeout_seconds":  func(rule string, v *document.Node) { b.seconds(commands, "timeout", rule, v) },
-	})
+	}, nil)
 }
 
 // capsuleToken denies commands that contain a text. Of several words it takes the longest, as
@@ -221,7 +203,7 @@ func (b *builder) number(s section, key, rule string, n *document.Node) {
 	v := int64(0)
 	r := document.NewReader(b.file, document.Options{Code: fault.Usage, Noun: "policy"})
 	if document.Int(r, &v, 0, 1<<53)(n, rule); r.Failed() {
-		b.drop(rule, "it is not a whole number")
+		b.refuseLimit(s, rule, "it is not a whole number")
 		return
 	}
 	b.set(s, key, v, "%d")
@@ -232,10 +214,19 @@ func (b *builder) seconds(s section, key, rule string, n *document.Node) {
 	v := int64(0)
 	whole, _, _ := strings.Cut(n.Text, ".")
 	if _, err := fmt.Sscanf(whole, "%d", &v); n.Kind != document.Number || err != nil || v < 1 {
-		b.drop(rule, "it is not a time of at least one second")
+		b.refuseLimit(s, rule, "it is not a time of at least one second")
 		return
 	}
 	b.set(s, key, v, "%ds")
+}
+
+// refuseLimit drops a limit. Without it, all that it bounds is asked about.
+func (b *builder) refuseLimit(s section, rule, reason string) {
+	if s == limits {
+		b.refuseEach(everything, rule, reason)
+		return
+	}
+	b.refuse(s, policy.Ask, rule, reason)
 }
 
 func (b *builder) set(s section, key string, v int64, format string) {

@@ -53,29 +53,84 @@ func (b *builder) texts(n *document.Node, key string, other func(rule string)) [
 	return out
 }
 
+// claudeNeutral are the keys of settings.json that neither allow nor refuse a call.
+const claudeNeutral = "$schema agent advisorModel allowManagedHooksOnly allowManagedMcpServersOnly allowManagedPermissionRulesOnly allowedChannelPlugins allowedHttpHookUrls " +
+	"alwaysThinkingEnabled apiKeyHelper attribution autoConnectIde autoMemoryDirectory autoMemoryEnabled autoScrollEnabled autoUpdates autoUpdatesChannel " +
+	"availableModels awsAuthRefresh awsCredentialExport blockedMarketplaces channelsEnabled claudeMdExcludes cleanupPeriodDays companyAnnouncements " +
+	"defaultShell disableAllHooks disableDeepLinkRegistration editorMode effortLevel enableAllProjectMcpServers enabledMcpjsonServers enabledPlugins env " +
+	"extraKnownMarketplaces fastMode fastModePerSessionOptIn feedbackSurveyRate fileSuggestion forceLoginMethod forceLoginOrgUUID gcpAuthRefresh gitAttribution " +
+	"httpHookAllowedEnvVars includeCoAuthoredBy includeGitInstructions keepTranscripts language minimumVersion model modelOverrides onFailure otelHeadersHelper outputStyle " +
+	"plansDirectory pluginConfigs pluginTrustMessage pluginSuggestionMarketplaces preferredNotifChannel prefersReducedMotion promptSuggestionEnabled respectGitignore " +
+	"showClearContextOnPlanAccept showThinkingSummaries showTurnDuration skipDangerousModePermissionPrompt skipWebFetchPreflight skippedMarketplaces " +
+	"skippedPlugins spinnerTipsEnabled spinnerTipsOverride spinnerVerbs sshConfigs statusLine strictKnownMarketplaces strictPluginOnlyCustomization subagentStatusLine " +
+	"syntaxHighlightingDisabled teammateMode terminalProgressBarEnabled theme tui verbose viewMode voice voiceEnabled wheelScrollAccelerationEnabled worktree"
+
 // claude reads the permissions of Claude Code's settings.json.
 func (b *builder) claude(src []byte) error {
 	n, err := b.readJSON(src)
 	if err != nil {
 		return err
 	}
-	p := at(n, "permissions")
-	for _, list := range []struct {
-		key string
-		e   policy.Effect
-	}{{"deny", policy.Deny}, {"ask", policy.Ask}, {"allow", policy.Allow}} {
-		key := "permissions." + list.key
-		for _, rule := range b.texts(at(p, list.key), key, func(rule string) { b.refuseAll(list.e, rule, "it is not a list of rules") }) {
-			b.claudeRule(list.e, rule)
+	b.drop("other settings files", "each scope refuses by itself (managed, user, project, local); translate those, too")
+	var mode *document.Node
+	b.table("", n, everything, without(claudeNeutral, keys{
+		"permissions": func(rule string, v *document.Node) { mode = b.claudePermissions(rule, v) },
+		"sandbox":     b.claudeSandbox,
+		"hooks":       b.hooks,
+		"disabledMcpjsonServers": func(rule string, v *document.Node) {
+			for _, name := range b.texts(v, rule, func(rule string) { b.refuse(tools, policy.Ask, rule, "it is not a list of servers") }) {
+				b.denyServer(rule, name)
+			}
+		},
+		"deniedMcpServers": func(rule string, v *document.Node) {
+			for _, name := range b.claudeServers(rule, v) {
+				b.denyServer(rule, name)
+			}
+		},
+		"allowedMcpServers": func(rule string, v *document.Node) {
+			b.claudeServers(rule, v)
+			b.refuse(tools, policy.Ask, rule, "it refuses all other servers")
+		},
+	}), nil)
+	b.add(reads, policy.Allow, "reading in the workspace", "**") // needs no rule in the source
+	b.claudeMode(mode)
+	return nil
+}
+
+// claudeServers returns the servers that a list names by their names.
+func (b *builder) claudeServers(rule string, v *document.Node) (names []string) {
+	if v.Kind != document.List {
+		b.refuse(tools, policy.Ask, rule, "it is not a list of servers")
+	}
+	for _, item := range v.Items {
+		if len(item.Pairs) == 1 && item.Pairs[0].Key.Text == "serverName" && item.Pairs[0].Value.Kind == document.String {
+			names = append(names, item.Pairs[0].Value.Text)
+			continue
+		}
+		b.refuse(tools, policy.Ask, rule, "it does not name a server by its name")
+	}
+	return names
+}
+
+// claudePermissions reads the rules and returns the default mode.
+func (b *builder) claudePermissions(rule string, n *document.Node) (mode *document.Node) {
+	rules := func(e policy.Effect) reader {
+		return func(rule string, v *document.Node) {
+			for _, r := range b.texts(v, rule, func(rule string) { b.refuseAll(e, rule, "it is not a list of rules") }) {
+				b.claudeRule(e, r)
+			}
 		}
 	}
-	b.add(reads, policy.Allow, "reading in the workspace", "**") // needs no rule in the source
-	for _, dir := range b.texts(at(p, "additionalDirectories"), "permissions.additionalDirectories", func(rule string) { b.drop(rule, "it is not a list of folders") }) {
-		b.folder(reads, "permissions.additionalDirectories: "+dir, dir)
-	}
-	b.claudeMode(at(p, "defaultMode"))
-	b.claudeSandbox(at(n, "sandbox"))
-	return nil
+	b.table(rule, n, everything, without("disableBypassPermissionsMode disableAutoMode", keys{
+		"allow": rules(policy.Allow), "ask": rules(policy.Ask), "deny": rules(policy.Deny),
+		"defaultMode": func(_ string, v *document.Node) { mode = v },
+		"additionalDirectories": func(rule string, v *document.Node) {
+			for _, dir := range b.texts(v, rule, func(rule string) { b.drop(rule, "it is not a list of folders") }) {
+				b.folder(reads, rule+": "+dir, dir)
+			}
+		},
+	}), nil)
+	return mode
 }
 
 // refuseAll drops a rule of every kind.
@@ -98,8 +153,10 @@ func (b *builder) claudeMode(mode *document.Node) {
 		b.add(writes, policy.Deny, "permissions.defaultMode: plan", "**")
 		b.drop("permissions.defaultMode: plan", "writing is denied; commands keep their rules")
 		b.refuse(commands, policy.Ask, "permissions.defaultMode: plan", "planning allows no changes")
-	default:
+	case mode.Is("bypassPermissions") || mode.Is("auto"):
 		b.drop("permissions.defaultMode: "+mode.Text, "it allows without rules")
+	default:
+		b.refuseEach(everything, "permissions.defaultMode: "+mode.Describe(), "it is not a known mode")
 	}
 	if l := b.lists[writes]; len(l[policy.Allow])+len(l[policy.Ask]) == 0 && !slices.Contains(l[policy.Deny], "/**") {
 		b.add(writes, policy.Ask, "writing in the workspace", "**")
@@ -132,10 +189,16 @@ func (b *builder) claudeRule(e policy.Effect, rule string) {
 		b.claudeFetch(e, rule, arg, has)
 	case name == "*" || strings.ContainsAny(name, "*?"):
 		b.refuseAll(e, rule, "it names tools by a wildcard")
-	default:
+	case e == policy.Allow || slices.Contains(claudeOther, name):
 		b.drop(rule, "a policy has no tool like %q", name)
+	default:
+		b.refuseAll(e, rule, "the tool is not known")
 	}
 }
+
+// claudeOther are tools of Claude Code that a policy has no counterpart of, and allows nothing for.
+var claudeOther = strings.Fields("Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode EnterWorktree ExitPlanMode ExitWorktree KillBash KillShell " +
+	"ListMcpResourcesTool LSP ReadMcpResourceTool SendMessage Skill SlashCommand Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate TeamDelete TodoRead TodoWrite ToolSearch WebSearch")
 
 func (b *builder) claudeBash(e policy.Effect, rule, arg string, has bool) {
 	switch {
@@ -209,43 +272,45 @@ func (b *builder) claudeMCP(e policy.Effect, rule, name string, has bool) {
 }
 
 // claudeSandbox reads what the sandbox of commands may reach.
-func (b *builder) claudeSandbox(n *document.Node) {
-	if n == nil {
-		return
-	}
-	on := at(n, "enabled")
-	for _, p := range n.Pairs {
-		switch p.Key.Text {
-		case "enabled", "network", "filesystem":
-		default:
-			b.drop("sandbox."+p.Key.Text, "Remit has a sandbox of its own")
+func (b *builder) claudeSandbox(rule string, n *document.Node) {
+	kinds := []section{reads, writes, hosts, commands}
+	list := func(each func(rule, text string)) reader {
+		return func(rule string, v *document.Node) {
+			for _, text := range b.texts(v, rule, func(rule string) { b.refuseEach(kinds, rule, "it is not a list") }) {
+				each(rule+": "+text, text)
+			}
 		}
 	}
-	list := func(keys ...string) []string {
-		key := "sandbox." + strings.Join(keys, ".")
-		return b.texts(at(n, keys...), key, func(rule string) { b.refuseAll(policy.Ask, rule, "it is not a list") })
+	deny := func(s section) func(rule, text string) {
+		return func(rule, text string) { b.path(s, policy.Deny, rule, text) }
 	}
-	for _, h := range list("network", "deniedDomains") {
-		b.host(policy.Deny, "sandbox.network.deniedDomains: "+h, "", h)
-	}
-	for _, h := range list("network", "allowedDomains") {
-		if rule := "sandbox.network.allowedDomains: " + h; on == nil || on.Text != "true" {
-			b.drop(rule, "dead: the sandbox is not enabled")
-		} else if auto := at(n, "autoAllowBashIfSandboxed"); auto != nil && auto.Text != "true" {
-			b.drop(rule, "it is for commands alone; a policy has one rule for all")
-		} else {
-			b.host(policy.Allow, rule, "", h)
-		}
-	}
-	for _, f := range list("filesystem", "denyRead") {
-		b.path(reads, policy.Deny, "sandbox.filesystem.denyRead: "+f, f)
-	}
-	for _, f := range list("filesystem", "denyWrite") {
-		b.path(writes, policy.Deny, "sandbox.filesystem.denyWrite: "+f, f)
-	}
-	for _, key := range []string{"allowRead", "allowWrite"} {
-		for _, f := range list("filesystem", key) {
-			b.drop("sandbox.filesystem."+key+": "+f, "it is for commands alone; a policy has one rule for all")
-		}
+	alone := func(rule, _ string) { b.drop(rule, "it is for commands alone; a policy has one rule for all") }
+	b.table(rule, n, kinds, without("enabled autoAllowBashIfSandboxed allowUnsandboxedCommands excludedCommands failIfUnavailable ignoreViolations enableWeakerNestedSandbox "+
+		"enableWeakerNetworkIsolation bwrapPath socatPath ripgrep enabledPlatforms", keys{
+		"network": func(rule string, v *document.Node) {
+			b.table(rule, v, kinds, without("allowUnixSockets allowAllUnixSockets allowLocalBinding allowMachLookup allowManagedDomainsOnly httpProxyPort socksProxyPort", keys{
+				"deniedDomains":  list(func(rule, host string) { b.host(policy.Deny, rule, "", host) }),
+				"allowedDomains": list(func(rule, host string) { b.claudeDomain(rule, host, n) }),
+			}), nil)
+		},
+		"filesystem": func(rule string, v *document.Node) {
+			b.table(rule, v, kinds, without("allowManagedReadPathsOnly disabled", keys{
+				"denyRead": list(deny(reads)), "denyWrite": list(deny(writes)),
+				"allowRead": list(alone), "allowWrite": list(alone),
+			}), nil)
+		},
+	}), nil)
+}
+
+// claudeDomain adds a host that the sandbox n allows to commands that it runs without a question.
+func (b *builder) claudeDomain(rule, host string, n *document.Node) {
+	on, auto := at(n, "enabled"), at(n, "autoAllowBashIfSandboxed")
+	switch {
+	case on == nil || on.Kind != document.Bool || on.Text != "true":
+		b.drop(rule, "dead: the sandbox is not enabled")
+	case auto != nil && (auto.Kind != document.Bool || auto.Text != "true"):
+		b.drop(rule, "it is for commands alone; a policy has one rule for all")
+	default:
+		b.host(policy.Allow, rule, "", host)
 	}
 }

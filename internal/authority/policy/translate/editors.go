@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -16,18 +17,41 @@ func (b *builder) vsCode(src []byte) error {
 	for _, p := range n.Pairs {
 		switch key := p.Key.Text; {
 		case key == "chat.tools.terminal.autoApprove":
-			for _, r := range p.Value.Pairs {
-				b.vsCodeCommand(r.Key.Text, r.Value)
-			}
+			b.table(key, p.Value, []section{commands}, nil, func(name string) reader {
+				return func(_ string, v *document.Node) { b.vsCodeCommand(name, v) }
+			})
 		case key == "chat.tools.urls.autoApprove":
-			for _, r := range p.Value.Pairs {
-				b.vsCodeURL(r.Key.Text, r.Value)
-			}
-		case strings.HasPrefix(key, "chat.tools."):
+			b.table(key, p.Value, []section{hosts}, nil, func(name string) reader {
+				return func(_ string, v *document.Node) { b.vsCodeURL(name, v) }
+			})
+		case key == "chat.tools.terminal.enableAutoApprove":
+			b.flag([]section{commands}, func(rule string, on bool) {
+				if !on {
+					b.refuse(commands, policy.Ask, rule, "it asks about every command")
+				}
+			})(key, p.Value)
+		case key == "chat.tools.global.autoApprove" || key == "chat.tools.edits.autoApprove" || key == "chat.tools.autoApprove":
 			b.drop(key, "it is not about single commands or URLs")
+		case slices.Contains(vsCodeNeutral, key):
+		case vsCodeDecides(key):
+			b.refuseEach([]section{commands, hosts}, key, "unknown key, which could be a refusal")
 		}
 	}
 	return nil
+}
+
+// vsCodeNeutral are keys about tools that neither allow nor refuse a command or a URL.
+var vsCodeNeutral = strings.Fields("chat.tools.terminal.autoReplyToPrompts chat.tools.terminal.ignoreDefaultAutoApproveRules chat.tools.terminal.outputLocation " +
+	"chat.tools.terminal.shellIntegrationTimeout chat.tools.terminal.terminalProfile.linux chat.tools.terminal.terminalProfile.osx chat.tools.terminal.terminalProfile.windows " +
+	"chat.tools.renderGroup chat.tools.todos.showWidget chat.mcp.discovery.enabled chat.mcp.autostart chat.mcp.gallery.enabled chat.mcp.gallery.serviceUrl")
+
+// vsCodeDecides reports whether a key of the editor may be about what an agent is allowed.
+func vsCodeDecides(key string) bool {
+	if strings.HasPrefix(key, "chat.tools.") || strings.HasPrefix(key, "chat.mcp.") {
+		return true
+	}
+	chat := strings.HasPrefix(key, "chat.") || strings.HasPrefix(key, "github.copilot.chat.")
+	return chat && slices.ContainsFunc(strings.Fields("approv sandbox permission deny denied block allow trust"), func(w string) bool { return strings.Contains(strings.ToLower(key), w) })
 }
 
 func (b *builder) vsCodeCommand(key string, v *document.Node) {
@@ -39,11 +63,12 @@ func (b *builder) vsCodeCommand(key string, v *document.Node) {
 		b.drop(rule, "null: it is not set")
 		return
 	case v.Kind == document.Mapping:
+		b.table(rule, v, []section{commands}, without("approve matchCommandLine", nil), nil)
 		if approve := at(v, "approve"); approve != nil && approve.Kind == document.Bool && approve.Text == "true" {
 			e = policy.Allow
 		}
 		m := at(v, "matchCommandLine")
-		line = m != nil && m.Text == "true"
+		line = m != nil && (m.Kind != document.Bool || m.Text != "false")
 	case v.Kind == document.Bool && v.Text == "true":
 		e = policy.Allow
 	}
@@ -70,6 +95,7 @@ func (b *builder) vsCodeURL(key string, v *document.Node) {
 		e = policy.Allow
 	}
 	if v.Kind == document.Mapping {
+		b.table(rule, v, []section{hosts}, without("approveRequest approveResponse", nil), nil)
 		q, r := at(v, "approveRequest"), at(v, "approveResponse")
 		if q != nil && r != nil && q.Text == "true" && r.Text == "true" {
 			e = policy.Allow
@@ -90,25 +116,101 @@ func (b *builder) zed(src []byte) error {
 	if err != nil {
 		return err
 	}
-	p := at(n, "agent", "tool_permissions")
-	if d := at(p, "default"); d != nil {
-		b.drop("tool_permissions.default: "+d.Text, "what no rule allows is denied")
+	if agent := at(n, "agent"); agent != nil {
+		b.zedAgent(agent)
 	}
-	list := at(p, "tools")
-	if list == nil {
+	if servers := at(n, "context_servers"); servers != nil {
+		b.table("context_servers", servers, []section{tools}, nil, func(name string) reader {
+			return func(rule string, v *document.Node) {
+				b.table(rule, v, []section{tools}, without("settings command args env url headers source timeout remote", keys{"enabled": b.enabled(name)}), nil)
+			}
+		})
+	}
+	return nil
+}
+
+// zedNeutral are the keys of agent in Zed's settings that neither allow nor refuse a call.
+const zedNeutral = "enabled button dock default_width default_height default_view default_model inline_assistant_model commit_message_model thread_summary_model " +
+	"inline_alternatives inline_assistant_use_streaming_tools model_parameters notify_when_agent_waiting play_sound_when_agent_done expand_edit_card expand_terminal_card " +
+	"use_modifier_to_send enable_feedback message_editor_min_lines single_file_review stream_edits preferred_completion_mode version thinking_display show_turn_stats " +
+	"cancel_generation_on_terminal_stop favorite_models flexible sidebar_side default_profile subagent_model show_onboarding compaction_model"
+
+func (b *builder) zedAgent(n *document.Node) {
+	b.table("agent", n, everything, without(zedNeutral, keys{
+		"always_allow_tool_actions": b.named("it allows everything"),
+		"profiles":                  b.zedProfiles,
+		"tool_permissions": func(_ string, v *document.Node) {
+			b.table("tool_permissions", v, everything, keys{
+				"default": func(rule string, v *document.Node) { b.drop(rule+": "+v.Text, "what no rule allows is denied") },
+				"tools":   func(rule string, v *document.Node) { b.table(rule, v, everything, nil, b.zedRules) },
+			}, nil)
+		},
+	}), nil)
+}
+
+// zedProfiles reads which tools there are in each profile. A policy does not know which one is
+// chosen.
+func (b *builder) zedProfiles(rule string, v *document.Node) {
+	switches := func(kind func(name string) []section) reader {
+		return func(rule string, v *document.Node) {
+			b.table(rule, v, everything, nil, func(name string) reader {
+				return b.flag(everything, func(rule string, on bool) {
+					if !on {
+						b.refuseEach(kind(name), rule, "one profile's refusal")
+					}
+				})
+			})
+		}
+	}
+	b.table(rule, v, everything, nil, func(string) reader {
+		return func(rule string, v *document.Node) {
+			b.table(rule, v, everything, without("name enable_all_context_servers default_model", keys{
+				"tools": switches(zedKinds),
+				"context_servers": func(rule string, v *document.Node) {
+					b.table(rule, v, []section{tools}, nil, func(string) reader {
+						return func(rule string, v *document.Node) {
+							b.table(rule, v, []section{tools}, keys{"tools": switches(func(string) []section { return []section{tools} })}, nil)
+						}
+					})
+				},
+			}), nil)
+		}
+	})
+}
+
+// zedKinds are the kinds of calls that a tool of Zed makes; none for tools without a counterpart.
+func zedKinds(name string) []section {
+	switch {
+	case name == "terminal":
+		return []section{commands}
+	case slices.Contains(zedWriting, name):
+		return []section{writes}
+	case name == "read_file":
+		return []section{reads}
+	case name == "fetch":
+		return []section{hosts}
+	case slices.Contains(zedOther, name):
 		return nil
 	}
-	for _, t := range list.Pairs {
-		name := t.Key.Text
-		rule := "tool_permissions.tools." + name
+	return everything
+}
+
+var (
+	zedWriting = strings.Fields("edit_file write_file save_file delete_path move_path create_directory copy_path restore_file_from_disk streaming_edit_file")
+	zedOther   = strings.Fields("diagnostics find_path grep list_directory now open thinking web_search spawn_agent update_plan project_notifications create_file skill")
+)
+
+// zedRules reads the permissions of one tool.
+func (b *builder) zedRules(name string) reader {
+	return func(rule string, v *document.Node) {
 		switch {
 		case name == "terminal":
-			b.zedTerminal(rule, t.Value)
+			b.zedTerminal(rule, v)
 		case strings.HasPrefix(name, "mcp:"):
 			server, tool, _ := strings.Cut(strings.TrimPrefix(name, "mcp:"), ":")
-			b.zedTool(tools, rule, t.Value, func(e policy.Effect) { b.mcp(e, rule, server, tool) })
-		case name == "edit_file" || name == "write_file" || name == "save_file" || name == "delete_path" || name == "move_path" || name == "create_directory" || name == "copy_path":
-			b.zedTool(writes, rule, t.Value, func(e policy.Effect) {
+			b.zedTool(tools, rule, v, func(e policy.Effect) { b.mcp(e, rule, server, tool) })
+		case slices.Contains(zedWriting, name):
+			b.zedTool(writes, rule, v, func(e policy.Effect) {
 				if e == policy.Allow && name != "edit_file" {
 					b.drop(rule, "a policy has one rule for all writing; edit_file says it")
 					return
@@ -116,38 +218,42 @@ func (b *builder) zed(src []byte) error {
 				b.add(writes, e, rule, "**")
 			})
 		case name == "read_file":
-			b.zedTool(reads, rule, t.Value, func(e policy.Effect) { b.add(reads, e, rule, "**") })
+			b.zedTool(reads, rule, v, func(e policy.Effect) { b.add(reads, e, rule, "**") })
 		case name == "fetch":
-			b.zedTool(hosts, rule, t.Value, func(e policy.Effect) {
+			b.zedTool(hosts, rule, v, func(e policy.Effect) {
 				if e != policy.Deny {
 					b.refuse(hosts, e, rule, "it does not name a host")
 					return
 				}
 				b.add(hosts, e, rule, "*")
 			})
-		default:
+		case slices.Contains(zedOther, name):
 			b.drop(rule, "a policy has no tool like this")
+		default:
+			b.refuseEach(everything, rule, "the tool is not known")
 		}
 	}
-	return nil
 }
 
 var zedEffects = map[string]policy.Effect{"allow": policy.Allow, "confirm": policy.Ask, "deny": policy.Deny}
 
 // zedTool adds the default of a tool. Its patterns of arguments cannot be expressed.
 func (b *builder) zedTool(s section, rule string, n *document.Node, add func(policy.Effect)) {
-	if d := at(n, "default"); d != nil {
+	known := keys{"default": func(_ string, d *document.Node) {
 		e, ok := zedEffects[d.Text]
 		if !ok {
 			e = policy.Deny
 		}
 		add(e)
-	}
+	}}
 	for _, list := range zedLists {
-		if l := at(n, list.key); l != nil && len(l.Items) > 0 {
-			b.refuse(s, list.e, rule+"."+list.key, "it has regular expressions over arguments")
+		known[list.key] = func(rule string, l *document.Node) {
+			if l.Kind != document.List || len(l.Items) > 0 {
+				b.refuse(s, list.e, rule, "it has regular expressions over arguments")
+			}
 		}
 	}
+	b.table(rule, n, []section{s}, known, nil)
 }
 
 var zedLists = []struct {
@@ -156,31 +262,41 @@ var zedLists = []struct {
 }{{"always_allow", policy.Allow}, {"always_confirm", policy.Ask}, {"always_deny", policy.Deny}}
 
 func (b *builder) zedTerminal(rule string, n *document.Node) {
-	if d := at(n, "default"); d.Is("allow") {
-		b.drop(rule+".default: allow", "it allows every command; name the commands")
-	} else if d.Is("deny") {
-		b.drop(rule+".default: deny", "what no rule allows is denied")
-	}
+	known := keys{"default": func(rule string, d *document.Node) {
+		switch {
+		case d.Is("allow"):
+			b.drop(rule+": allow", "it allows every command; name the commands")
+		case !d.Is("confirm"):
+			b.drop(rule+": "+d.Describe(), "what no rule allows is denied")
+		}
+	}}
 	for _, list := range zedLists {
-		l := at(n, list.key)
-		if l == nil {
+		known[list.key] = func(rule string, l *document.Node) { b.zedPatterns(rule, list.e, l) }
+	}
+	b.table(rule, n, []section{commands}, known, nil)
+}
+
+// zedPatterns reads a list of regular expressions over commands.
+func (b *builder) zedPatterns(rule string, e policy.Effect, l *document.Node) {
+	if l.Kind != document.List {
+		b.refuse(commands, e, rule, "it is not a list of rules")
+	}
+	for _, item := range l.Items {
+		expr, sensitive := at(item, "pattern"), at(item, "case_sensitive")
+		if expr == nil || expr.Kind != document.String {
+			b.refuse(commands, e, rule, "a rule has no pattern")
 			continue
 		}
-		for _, item := range l.Items {
-			expr, sensitive := at(item, "pattern"), at(item, "case_sensitive")
-			if expr == nil || expr.Kind != document.String {
-				b.refuse(commands, list.e, rule+"."+list.key, "a rule has no pattern")
-				continue
-			}
-			one := rule + "." + list.key + ": " + expr.Text
-			if list.e != policy.Allow && (sensitive == nil || sensitive.Text != "true") {
-				// Case does not matter to the source; a policy's deny ignores it, too, its ask does not.
-				if list.e == policy.Ask {
-					b.refuse(commands, list.e, one, "it ignores case")
-					continue
-				}
-			}
-			b.regex(list.e, one, expr.Text)
+		one := rule + ": " + expr.Text
+		if slices.ContainsFunc(item.Pairs, func(p document.Pair) bool { return p.Key.Text != "pattern" && p.Key.Text != "case_sensitive" }) {
+			b.refuse(commands, e, one, "it has an unknown key, which could be a condition")
+			continue
 		}
+		// Case does not matter to the source; a policy's deny ignores it, too, its ask does not.
+		if e == policy.Ask && (sensitive == nil || sensitive.Text != "true") {
+			b.refuse(commands, e, one, "it ignores case")
+			continue
+		}
+		b.regex(e, one, expr.Text)
 	}
 }

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -14,24 +15,51 @@ type action struct {
 	e             policy.Effect
 }
 
-// openCode reads permission of opencode.json.
+// openCodeNeutral are the keys of opencode.json that neither allow nor refuse a call.
+const openCodeNeutral = "$schema theme model small_model default_agent provider disabled_providers enabled_providers autoupdate share autoshare keybinds tui server " +
+	"command instructions formatter lsp plugin snapshot watcher compaction username logLevel layout enterprise skills shell"
+
+// openCodeExperimental are keys of experimental that neither allow nor refuse a call.
+const openCodeExperimental = "chatMaxRetries disable_paste_summary batch_tool openTelemetry mcp_timeout"
+
+// openCode reads opencode.json.
 func (b *builder) openCode(src []byte) error {
 	n, err := b.readJSON(src)
 	if err != nil {
 		return err
 	}
-	p := at(n, "permission")
-	if p == nil {
+	b.drop("other files of settings", "OpenCode merges them (global, project, agents as Markdown); translate the merged settings")
+	if at(n, "permission") == nil {
 		b.drop("permission", "there is none: the source allows everything by default, a policy nothing")
-		return nil
 	}
-	if p.Kind != document.Mapping {
-		b.drop("permission", "it is for every tool alike")
-		return nil
+	agents := func(rule string, v *document.Node) {
+		b.table(rule, v, everything, nil, func(string) reader { return b.openCodeAgent })
 	}
-	for _, pair := range p.Pairs {
+	b.table("", n, everything, without(openCodeNeutral, keys{
+		"permission": b.openCodePermission, "tools": b.openCodeSwitches, "agent": agents, "mode": agents,
+		"experimental": func(rule string, v *document.Node) {
+			b.table(rule, v, everything, without(openCodeExperimental, nil), nil)
+		},
+		"mcp": func(rule string, v *document.Node) {
+			b.table(rule, v, []section{tools}, nil, func(name string) reader {
+				return func(rule string, v *document.Node) {
+					b.table(rule, v, []section{tools}, without("type command url environment headers oauth timeout cwd", keys{"enabled": b.enabled(name)}), nil)
+				}
+			})
+		},
+	}), nil)
+	return nil
+}
+
+// openCodePermission reads the permissions of all agents.
+func (b *builder) openCodePermission(rule string, n *document.Node) {
+	if n.Kind != document.Mapping {
+		b.drop(rule, "it is for every tool alike; what no other rule allows is denied")
+		return
+	}
+	for i, pair := range n.Pairs {
 		key := pair.Key.Text
-		list := b.lastWins(key, pair.Value)
+		list := b.lastWins(rule+"."+key, pair.Value)
 		switch key {
 		case "bash":
 			for _, a := range list {
@@ -46,14 +74,95 @@ func (b *builder) openCode(src []byte) error {
 				b.refuse(hosts, a.e, a.rule, "it does not name a host")
 			}
 		default:
-			b.openCodeTool(key, openCodeEffect(pair.Value), list)
+			for _, before := range n.Pairs[:i] {
+				kind, known := openCodeKinds[before.Key.Text]
+				if fits, err := path.Match(key, before.Key.Text); known && (fits || err != nil) && openCodeRefuses(pair.Value) {
+					b.refuse(kind, policy.Ask, rule+"."+key, "it replaces the rules before it")
+				}
+			}
+			b.openCodeTool(rule+"."+key, key, openCodeEffect(pair.Value), list)
 			continue
 		}
 		if b.catchesAll(pair.Value) {
-			b.openCodeRest(key, pair.Value)
+			b.openCodeRest(rule+"."+key, key, pair.Value)
+		} else if pair.Value.Kind != document.Mapping {
+			b.refuse(openCodeKinds[key], policy.Ask, rule+"."+key, "it is not a known permission")
 		}
 	}
-	return nil
+}
+
+// openCodeKinds are the kinds of the tools that a policy has a counterpart of.
+var openCodeKinds = map[string]section{"bash": commands, "read": reads, "edit": writes, "write": writes, "patch": writes, "multiedit": writes, "apply_patch": writes, "webfetch": hosts}
+
+// openCodeOther are tools that a policy has no counterpart of, and allows nothing for.
+var openCodeOther = []string{"glob", "grep", "list", "task", "skill", "external_directory", "doom_loop", "todowrite", "todoread", "websearch", "codesearch", "lsp", "question", "batch", "plan_enter", "plan_exit"}
+
+// openCodeRefuses reports whether a permission refuses anything.
+func openCodeRefuses(n *document.Node) bool {
+	if n.Kind == document.Mapping {
+		return slices.ContainsFunc(n.Pairs, func(p document.Pair) bool { return openCodeEffect(p.Value) != policy.Allow })
+	}
+	return openCodeEffect(n) != policy.Allow
+}
+
+// openCodeSwitches reads tools: which tools there are.
+func (b *builder) openCodeSwitches(rule string, n *document.Node) {
+	b.table(rule, n, everything, nil, func(name string) reader {
+		kind, known := openCodeKinds[name]
+		return b.flag(everything, func(rule string, on bool) {
+			switch {
+			case on:
+				b.drop(rule, "it offers a tool, and allows no call")
+			case known:
+				b.add(kind, policy.Deny, rule, map[section]string{commands: "**", reads: "/**", writes: "/**", hosts: "*"}[kind])
+			case slices.Contains(openCodeOther, name):
+				b.drop(rule, "a policy has no counterpart")
+			default:
+				b.refuseEach(everything, rule, "its tools are not known")
+			}
+		})
+	})
+}
+
+// openCodeAgent reads one agent. A policy is for all agents, so it allows only what no agent
+// refuses: what an agent refuses is asked about.
+func (b *builder) openCodeAgent(rule string, n *document.Node) {
+	b.table(rule, n, everything, without("model variant temperature top_p prompt description color mode steps maxSteps hidden options disable name", keys{
+		"tools": b.openCodeSwitches,
+		"permission": func(rule string, v *document.Node) {
+			if v.Kind != document.Mapping && openCodeRefuses(v) {
+				b.refuseEach(everything, rule, "one agent's refusal")
+			}
+			for _, p := range v.Pairs {
+				b.openCodeAgentRule(rule+"."+p.Key.Text, p.Key.Text, p.Value)
+			}
+		},
+	}), nil)
+}
+
+func (b *builder) openCodeAgentRule(rule, key string, v *document.Node) {
+	kind, known := openCodeKinds[key]
+	switch {
+	case !openCodeRefuses(v):
+		b.drop(rule, "it allows for one agent only")
+	case slices.Contains(openCodeOther, key):
+		b.drop(rule, "a policy has no counterpart")
+	case key == "bash" && v.Kind == document.Mapping:
+		for _, p := range v.Pairs {
+			if e := openCodeEffect(p.Value); e != policy.Allow && p.Key.Text != "*" {
+				b.wildcard(e, rule+"."+p.Key.Text, p.Key.Text)
+			} else if e != policy.Allow {
+				b.refuse(commands, e, rule+".*", "one agent's refusal")
+			}
+		}
+	case known:
+		b.refuse(kind, policy.Ask, rule, "one agent's refusal")
+		if kind == reads {
+			b.refuse(writes, policy.Ask, rule, "one agent's refusal")
+		}
+	default:
+		b.refuseEach(everything, rule, "one agent's refusal, of tools that are not known")
+	}
 }
 
 // catchesAll reports whether a value has a rule for everything.
@@ -62,8 +171,7 @@ func (b *builder) catchesAll(n *document.Node) bool {
 }
 
 // openCodeRest names what a rule for everything comes to.
-func (b *builder) openCodeRest(key string, n *document.Node) {
-	rule := "permission." + key
+func (b *builder) openCodeRest(rule, key string, n *document.Node) {
 	value := n
 	if n.Kind != document.String {
 		rule, value = rule+".*", at(n, "*")
@@ -92,13 +200,13 @@ func openCodeEffect(n *document.Node) policy.Effect {
 
 // lastWins reads the rules of one key. What a later rule for everything replaces is dead; that
 // rule itself is not in the list, as a policy denies what no entry allows.
-func (b *builder) lastWins(key string, n *document.Node) []action {
+func (b *builder) lastWins(under string, n *document.Node) []action {
 	if n.Kind != document.Mapping {
 		return nil
 	}
 	var out []action
 	for i, p := range n.Pairs {
-		rule := "permission." + key + "." + p.Key.Text
+		rule := under + "." + p.Key.Text
 		later := slices.ContainsFunc(n.Pairs[i+1:], func(q document.Pair) bool { return q.Key.Text == "*" })
 		switch {
 		case p.Key.Text == "*":
@@ -149,9 +257,8 @@ func (b *builder) openCodeRefusal(s section, a action) {
 }
 
 // openCodeTool adds the rules of a tool that is not of files or commands.
-func (b *builder) openCodeTool(key string, e policy.Effect, list []action) {
-	rule := "permission." + key
-	if slices.Contains([]string{"*", "glob", "grep", "list", "task", "skill", "external_directory", "doom_loop", "todowrite", "todoread", "websearch", "codesearch", "lsp", "question"}, key) {
+func (b *builder) openCodeTool(rule, key string, e policy.Effect, list []action) {
+	if key == "*" || slices.Contains(openCodeOther, key) {
 		b.drop(rule, "a policy has no counterpart; what it would allow is not allowed")
 		return
 	}

@@ -273,7 +273,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	for agent, list := range map[string][]string{
 		"claude": {"", "[]", `{"a": 1, "a": 2}`, "x"},
 		"gemini": {"[[rule", "rule = 1"},
-		"codex":  {"for x in y: pass", `prefix_rule(pattern=["a"] + B)`, `prefix_rule(pattern=["a" + "b"])`, `prefix_rule(pattern=["a"], decision=D)`, `prefix_rule(["a"])`, `other(a="b")`, `prefix_rule(pattern=["a"], decision="maybe")`},
+		"codex":  {"for x in y: pass", `prefix_rule(pattern=["a"] + B)`, `prefix_rule(pattern=["a" + "b"])`, `prefix_rule(pattern=["a"], decision=D)`, `prefix_rule(["a"])`, `other(a="b")`, `prefix_rule(pattern=["a"], decision="maybe")`, `prefix_rule(pattern=["a"], unless="b")`},
 		"nobody": {"{}"},
 	} {
 		for _, src := range list {
