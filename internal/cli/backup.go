@@ -79,6 +79,11 @@ file and PostgreSQL this way. The ledger is verified first, and its roots,
 checkpoints and proofs are the same as before. If the process is killed, nothing
 is restored, or the next remit restore finishes.
 
+Grants from before are refused until a person accepts them: they may have been
+revoked, and their budgets spent, since the backup. remit grant resume accepts
+one, and remit grant resume --restored all of them. Policies of the person need
+no grant.
+
 Stop everything that still uses the original. Two ledgers with the same keys
 that both go on are two histories, and verification will say so.
 `,
@@ -111,6 +116,9 @@ that both go on are two histories, and verification will say so.
 			}
 			s.printf("%s %s\n", s.paint(green, "✓"), done)
 			s.printBackup(out.Contents)
+			if !check {
+				s.printf("  grants  refused until they are accepted: remit grant resume ID, or --restored for all\n")
+			}
 			return nil
 		},
 	}

@@ -329,15 +329,28 @@ second.
 `,
 		store.Paused: `New calls are refused until it is resumed. Running calls continue.
 `,
+		store.Active: `A grant from before the ledger was restored from a backup is refused until it is
+resumed: it may have been revoked, and its budget spent, since the backup.
+--restored resumes all of them.
+`,
 	}
 	var reason string
+	var restored bool
 	c := &cobra.Command{
 		Use:     verb + " ID|TOKEN",
 		Short:   words[to][0],
 		Long:    long[to],
 		Example: "  remit grant " + verb + " 0199c1d2-7a3b",
-		Args:    cobra.ExactArgs(1),
+		Args: func(c *cobra.Command, args []string) error {
+			if restored {
+				return cobra.NoArgs(c, args)
+			}
+			return cobra.ExactArgs(1)(c, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if restored {
+				return s.acceptRestored(cmd.Context(), reason)
+			}
 			name, err := grants.ReadToken(args[0])
 			if err != nil {
 				return err
@@ -358,5 +371,24 @@ second.
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "`REASON` to keep in the ledger")
+	if to == store.Active {
+		c.Use = verb + " ID|TOKEN|--restored"
+		c.Flags().BoolVar(&restored, "restored", false, "resume all grants from before the ledger was restored")
+	}
 	return c
+}
+
+func (s *session) acceptRestored(ctx context.Context, reason string) error {
+	a, err := s.open()
+	if err == nil {
+		err = a.Grants.AcceptRestored(ctx, reason)
+	}
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(map[string]string{"id": store.RestoreMark.String(), "standing": store.Active.String()})
+	}
+	s.printf("%s all grants from before the restore can be used\n", s.paint(green, "✓"))
+	return nil
 }

@@ -89,6 +89,7 @@ func (k *knowledge) isFresh(now int64) bool {
 func (k *knowledge) verdict(nodes []grant.Node) (worst store.Standing, at int, ok bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
+	root := true
 	for i := range nodes {
 		if !nodes[i].Kept {
 			continue
@@ -97,7 +98,11 @@ func (k *knowledge) verdict(nodes []grant.Node) (worst store.Standing, at int, o
 		if !known {
 			return 0, 0, false
 		}
-		if st > worst {
+		if st == store.Restored && !root { // its root decides
+			st = store.Active
+		}
+		root = false
+		if st > worst && worst != store.Revoked {
 			worst, at = st, i
 		}
 	}
@@ -227,6 +232,10 @@ func refusal(nodes []grant.Node, worst store.Standing, at int) error {
 	if worst == store.Paused {
 		return fault.New(fault.GrantPaused, "%s %s of %q is paused", what, n.ID, n.Holder).
 			WithHint("a person has to resume it")
+	}
+	if worst == store.Restored {
+		return fault.New(fault.GrantPaused, "%s %s of %q is from before the ledger was restored from a backup, and may have been revoked since", what, n.ID, n.Holder).
+			ForOperator("accept it with remit grant resume %s, or all grants from before with remit grant resume --restored", n.ID)
 	}
 	return fault.New(fault.GrantRevoked, "%s %s of %q was revoked", what, n.ID, n.Holder).
 		WithHint("ask who issued it for a new one")

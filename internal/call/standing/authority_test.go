@@ -414,3 +414,42 @@ func TestAClosedAuthorityRefuses(t *testing.T) {
 		t.Errorf("Check = %v", err)
 	}
 }
+
+// After a restore the root of a grant decides: blocks that a holder appended are in no ledger.
+func TestAfterARestoreTheRootDecides(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	a := newAuthority(t, standing.Options{Grants: s})
+	put := func(g grant.Grant) grant.Grant {
+		t.Helper()
+		if err := s.PutGrant(t.Context(), store.GrantRecord{ID: g.ID(), Holder: "agent:0", Issued: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	below := func(g grant.Grant) grant.Grant {
+		return g.Derive(grant.Terms{ID: uuid.New(), Holder: "agent:1", Kept: true})
+	}
+	old := put(line(1))
+	under := below(old)
+	set(t, a, store.RestoreMark, store.Paused)
+	fresh := put(line(1))
+	for name, tt := range map[string]struct {
+		g    grant.Grant
+		want error
+	}{
+		"an old root": {old, fault.GrantPaused}, "below an old root": {under, fault.GrantPaused}, "a lost root": {line(1), fault.GrantPaused},
+		"a new root": {fresh, nil}, "below a new root": {below(fresh), nil}, "a grant that ends with its run": {grant.New(grant.Terms{ID: uuid.New()}), nil},
+	} {
+		if err := a.Check(t.Context(), tt.g); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	set(t, a, old.ID(), store.Active)
+	if err := errors.Join(a.Check(t.Context(), old), a.Check(t.Context(), under)); err != nil {
+		t.Errorf("after it was resumed: %v", err)
+	}
+	set(t, a, old.ID(), store.Revoked)
+	if err := a.Check(t.Context(), under); !errors.Is(err, fault.GrantRevoked) {
+		t.Errorf("after it was revoked: %v", err)
+	}
+}

@@ -26,7 +26,8 @@ type Grants interface {
 	// never seen (a block that a holder appended). A revocation is final.
 	SetStanding(ctx context.Context, c StandingChange) error
 	// Standing gives the standing of those of the grants that are not Active, and
-	// of the standings' version at that moment.
+	// of the standings' version at that moment. After a restore it gives Restored for
+	// those that were not issued or resumed since.
 	Standing(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Standing, int64, error)
 	// StandingVersion grows with every change of a standing, by any process.
 	StandingVersion(ctx context.Context) (int64, error)
@@ -45,6 +46,15 @@ const (
 	Revoked Standing = 2 // never again
 )
 
+// Restored is the standing of grants that this ledger has not issued since it was restored from a
+// backup: what happened to them after the backup is not known. Its descendants are as good as a
+// root that was issued or resumed since. It is never stored.
+const Restored Standing = 3
+
+// RestoreMark is the ID in the place of a grant under which a restore is noted: Paused until a
+// person accepts all grants of before.
+var RestoreMark = uuid.Max
+
 func (s Standing) String() string {
 	switch s {
 	case Active:
@@ -53,6 +63,8 @@ func (s Standing) String() string {
 		return "paused"
 	case Revoked:
 		return "revoked"
+	case Restored:
+		return "restored"
 	}
 	return "unknown"
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"filippo.io/age"
 
@@ -99,11 +100,33 @@ func (b *Backups) restore(ctx context.Context, from Source) (out Restored, err e
 	if out, err = read(ctx, from, at); err != nil {
 		return out, errors.Join(err, os.RemoveAll(at))
 	}
+	if err := mark(ctx, at, out.Contents); err != nil {
+		return out, errors.Join(err, os.RemoveAll(at))
+	}
 	err = errors.Join(syncFolders(at), os.Rename(at, filepath.Join(dir, staged)), wholefile.SyncFolder(dir))
 	if err != nil {
 		return out, fault.Wrap(fault.StoreFailed, err, "the backup cannot be restored: %v", wholefile.Cause(err))
 	}
 	return out, b.finish(ctx)
+}
+
+// mark notes in a ledger that it was restored. Grants of before may have been revoked since the
+// backup, and their budgets spent, so they are refused until a person accepts them. What the store
+// leaves beside the ledger is removed.
+func mark(ctx context.Context, folder string, c Contents) error {
+	s, err := sqlite.Open(ctx, sqlite.Options{Home: folder})
+	if err != nil {
+		return err
+	}
+	// A mark of an earlier restore is older than the grants that were issued since.
+	lift := store.StandingChange{Grant: store.RestoreMark, To: store.Active, By: home.Person(), At: time.Now(), Reason: "the ledger is restored again"}
+	again := lift
+	again.To, again.Reason = store.Paused, "restored from a backup of "+c.Made.Format(time.RFC3339)
+	err = errors.Join(s.SetStanding(ctx, lift), s.SetStanding(ctx, again), s.Close())
+	for _, name := range []string{"owners", "turn.lock", setupLock} {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, name)))
+	}
+	return err
 }
 
 // checkEmpty refuses a home or a database that has something.

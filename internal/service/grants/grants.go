@@ -379,6 +379,15 @@ func (s *Grants) SetStanding(ctx context.Context, name string, to store.Standing
 	return id, auth.SetStanding(ctx, store.StandingChange{Grant: id, To: to, By: home.Person(), Reason: reason, At: time.Now()})
 }
 
+// AcceptRestored accepts all grants from before the last restore of the ledger.
+func (s *Grants) AcceptRestored(ctx context.Context, reason string) error {
+	auth, _, err := s.Open(ctx)
+	if err != nil {
+		return err
+	}
+	return auth.SetStanding(ctx, store.StandingChange{Grant: store.RestoreMark, To: store.Active, By: home.Person(), Reason: reason, At: time.Now()})
+}
+
 // LastExpiry is when the last grant expires that was issued so far.
 func (s *Grants) LastExpiry(ctx context.Context) (time.Time, error) {
 	var last time.Time

@@ -67,7 +67,7 @@ func InfoOf(ctx context.Context, st grantStore, g store.GrantRecord) (Info, erro
 		parent := up.Parent
 		if up, err = st.Grant(ctx, parent.String()); errors.Is(err, fault.GrantUnknown) { // a block that nobody handed on
 			bad, _, serr := st.Standing(ctx, []uuid.UUID{parent})
-			if s := bad[parent]; s > i.Standing {
+			if s := bad[parent]; s > i.Standing && s != store.Restored {
 				i.Standing, i.Of = s, parent
 			}
 			return i, serr
@@ -129,7 +129,7 @@ func (s *Grants) unseen(ctx context.Context, st store.Backend, in *Inspected) er
 		if err != nil {
 			return err
 		}
-		if is := bad[l.Grant]; is != store.Active && in.Now == nil {
+		if is := bad[l.Grant]; is != store.Active && (is != store.Restored || l.Grant == in.Content.Links()[0].Grant) && in.Now == nil {
 			in.Now = usable(Info{Standing: is, Of: l.Grant})
 		}
 		g, err := st.Grant(ctx, l.Grant.String())

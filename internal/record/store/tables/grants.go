@@ -172,9 +172,14 @@ func (s *Store) selectGrants(ctx context.Context, rest string, args ...any) ([]s
 		return nil, s.fault(err, "grants cannot be read")
 	}
 	_, err = s.standings.look(ctx, s, func(of map[uuid.UUID]knownStanding) {
+		mark := of[store.RestoreMark]
 		for i := range out {
-			if k, ok := of[out[i].ID]; ok {
+			k, ok := of[out[i].ID]
+			if ok {
 				out[i].Standing, out[i].Since = k.standing, ledger.Time(k.since)
+			}
+			if mark.pending() && out[i].Parent == uuid.Nil && out[i].Standing == store.Active && int64(out[i].Seq) < mark.seq && k.seq < mark.seq {
+				out[i].Standing, out[i].Since = store.Paused, ledger.Time(mark.since)
 			}
 		}
 	})

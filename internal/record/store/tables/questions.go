@@ -105,12 +105,19 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// questions returns the questions with a binding and a state, oldest first.
+// questions returns the questions with a binding and a state, oldest first. Those from before a
+// restore are left out: their approvals may have been used since the backup.
 func (w *writer) questions(ctx context.Context, binding [32]byte, state store.QuestionState) ([]sealedRow, error) {
+	mark, err := w.wholeRow(ctx, tableStandings, store.RestoreMark[:])
+	if err != nil {
+		return nil, err
+	}
 	var out []sealedRow
-	err := each(ctx, w.conn, selectWaiting, func(rows *sql.Rows) error {
+	err = each(ctx, w.conn, selectWaiting, func(rows *sql.Rows) error {
 		row, _, err := w.s.scanSealed(tableQuestions, rows.Scan)
-		out = append(out, row)
+		if mark == nil || row.int(questionSeq) > mark.int(standingSeq) {
+			out = append(out, row)
+		}
 		return err
 	}, binding[:], int64(state))
 	return out, asIO(err)

@@ -27,6 +27,7 @@ type standings struct {
 type knownStanding struct {
 	standing store.Standing
 	since    int64
+	seq      int64
 	mac      [sha256.Size]byte
 }
 
@@ -97,7 +98,7 @@ func (t *standings) add(ctx context.Context, s *Store, q Querier) error {
 			t.seal.add(s.keys, old.mac[:], -1)
 		}
 		t.seal.add(s.keys, mac, 1)
-		k := knownStanding{standing: store.Standing(row.int(standingState)), since: row.int(standingSince)}
+		k := knownStanding{standing: store.Standing(row.int(standingState)), since: row.int(standingSince), seq: row.int(standingSeq)}
 		copy(k.mac[:], mac)
 		t.of[id], t.last = k, row.int(standingSeq)
 		return nil
@@ -110,18 +111,40 @@ func (s *Store) Standing(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]st
 		return nil, 0, nil
 	}
 	var out map[uuid.UUID]store.Standing
+	put := func(id uuid.UUID, to store.Standing) {
+		if out == nil {
+			out = map[uuid.UUID]store.Standing{}
+		}
+		out[id] = to
+	}
+	var old []uuid.UUID
+	var mark knownStanding
 	version, err := s.standings.look(ctx, s, func(of map[uuid.UUID]knownStanding) {
+		mark = of[store.RestoreMark]
 		for _, id := range ids {
-			if k, ok := of[id]; ok && k.standing != store.Active {
-				if out == nil {
-					out = map[uuid.UUID]store.Standing{}
-				}
-				out[id] = k.standing
+			k, ok := of[id]
+			switch {
+			case ok && k.standing != store.Active:
+				put(id, k.standing)
+			case mark.pending() && k.seq < mark.seq: // it was not resumed since
+				old = append(old, id)
 			}
 		}
 	})
+	for _, id := range old {
+		row, gerr := s.readSealed(ctx, s.read, tableGrants, id[:])
+		if gerr != nil {
+			return nil, 0, s.fault(gerr, "the standing of grants cannot be read")
+		}
+		if row == nil || row.int(grantSeq) < mark.seq {
+			put(id, store.Restored)
+		}
+	}
 	return out, version, err
 }
+
+// pending reports whether a mark of a restore says that grants of before are not accepted yet.
+func (k knownStanding) pending() bool { return k.standing == store.Paused }
 
 // StandingVersion implements store.Grants.
 func (s *Store) StandingVersion(ctx context.Context) (int64, error) {
@@ -155,6 +178,9 @@ func (s *Store) SetStanding(ctx context.Context, c store.StandingChange) error {
 			was = store.Standing(row.int(standingState))
 		}
 		if was == c.To {
+			if old, err := w.beforeRestore(ctx, row); err != nil || old && c.To == store.Active {
+				return err // to resume a grant accepts it
+			}
 			r.rows, r.apply = nil, nil
 			return nil
 		}
@@ -165,6 +191,15 @@ func (s *Store) SetStanding(ctx context.Context, c store.StandingChange) error {
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
 		return w.put(ctx, tableStandings, sealedRow{standingID: c.Grant[:], standingState: int64(c.To), standingSince: c.At.UnixMicro(), standingSeq: int64(first)})
 	})
+}
+
+// beforeRestore reports whether a standing is older than a restore whose grants are not accepted.
+func (w *writer) beforeRestore(ctx context.Context, row sealedRow) (bool, error) {
+	mark, err := w.wholeRow(ctx, tableStandings, store.RestoreMark[:])
+	if err != nil || mark == nil || store.Standing(mark.int(standingState)) != store.Paused {
+		return false, err
+	}
+	return row == nil || row.int(standingSeq) < mark.int(standingSeq), nil
 }
 
 // proofsLeft is how many expired proofs may be removed with each new one.
