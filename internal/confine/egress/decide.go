@@ -101,42 +101,57 @@ const maxQuestions = 64
 
 // answers remembers what was asked, so that each target is asked about once.
 type answers struct {
-	mu   sync.Mutex
-	list map[tool.Target]*answer
+	mu    sync.Mutex
+	asked int
+	list  map[tool.Target]*answer
 }
 
 type answer struct {
-	done chan struct{}
-	yes  bool // set before done is closed
+	done     chan struct{}
+	yes      bool // set before done is closed
+	answered bool // as yes; false: the connection that asked ended first
 }
 
+// get gives the answer about a target. The end of one connection is no answer for the others.
 func (a *answers) get(ctx context.Context, t tool.Target, ask func() bool) bool {
-	a.mu.Lock()
-	q := a.list[t]
-	first := q == nil
-	if first {
-		if len(a.list) >= maxQuestions {
-			a.mu.Unlock()
-			return false
+	for ctx.Err() == nil {
+		a.mu.Lock()
+		q := a.list[t]
+		if q == nil {
+			return a.first(ctx, t, ask)
 		}
-		if a.list == nil {
-			a.list = map[tool.Target]*answer{}
+		a.mu.Unlock()
+		select {
+		case <-q.done:
+			if q.answered {
+				return q.yes
+			}
+		case <-ctx.Done():
 		}
-		q = &answer{done: make(chan struct{})}
-		a.list[t] = q
 	}
-	a.mu.Unlock()
-	if first {
-		defer close(q.done)
-		q.yes = ask()
-		return q.yes
-	}
-	select {
-	case <-q.done:
-		return q.yes
-	case <-ctx.Done():
+	return false
+}
+
+// first asks about a target. The caller holds the lock, and first releases it.
+func (a *answers) first(ctx context.Context, t tool.Target, ask func() bool) bool {
+	if a.asked >= maxQuestions {
+		a.mu.Unlock()
 		return false
 	}
+	if a.list == nil {
+		a.list = map[tool.Target]*answer{}
+	}
+	q := &answer{done: make(chan struct{})}
+	a.asked, a.list[t] = a.asked+1, q
+	a.mu.Unlock()
+	defer close(q.done)
+	yes := ask()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if q.yes, q.answered = yes, yes || ctx.Err() == nil; !q.answered {
+		delete(a.list, t)
+	}
+	return q.yes
 }
 
 // addresses resolves a host whose name was decided on, once.

@@ -40,8 +40,6 @@ type issuer struct {
 	now    func() time.Time
 	client *http.Client
 
-	asking sync.Mutex // held while the issuer is asked for its metadata
-
 	mu     sync.Mutex
 	known  metadata
 	keys   *oidc.RemoteKeySet
@@ -49,6 +47,16 @@ type issuer struct {
 	asked  time.Time // when the keys were last asked for
 	failed error     // why the metadata could not be had
 	again  time.Time // when it is asked for again after that
+	asking *asking   // nil: no request for the metadata is under way
+}
+
+// asking is a request for the metadata of an issuer. All callers share it, so the end of one
+// caller does not end it.
+type asking struct {
+	done  chan struct{} // closed once the rest is set
+	known metadata
+	keys  *oidc.RemoteKeySet
+	err   error
 }
 
 // metadata is what an issuer says of itself.
@@ -153,34 +161,50 @@ func (b *bounded) Read(p []byte) (int, error) {
 // discover gives what the issuer says of itself, and its keys. Both are asked for again after
 // a while, so that a key that the issuer has withdrawn counts no longer.
 func (i *issuer) discover(ctx context.Context) (metadata, *oidc.RemoteKeySet, error) {
-	i.asking.Lock()
-	defer i.asking.Unlock()
 	i.mu.Lock()
-	known, keys, now := i.known, i.keys, i.now()
-	fresh, failed := keys != nil && now.Before(i.until), i.failed
-	if !now.Before(i.again) {
-		failed = nil
+	now := i.now()
+	switch {
+	case i.keys != nil && now.Before(i.until):
+		defer i.mu.Unlock()
+		return i.known, i.keys, nil
+	case i.failed != nil && now.Before(i.again):
+		defer i.mu.Unlock()
+		return metadata{}, nil, i.failed
+	case i.asking == nil:
+		i.asking = &asking{done: make(chan struct{})}
+		go i.renew(i.asking)
 	}
+	a := i.asking
 	i.mu.Unlock()
-	if fresh || failed != nil {
-		return known, keys, failed
+	select {
+	case <-a.done:
+		return a.known, a.keys, a.err
+	case <-ctx.Done():
+		return metadata{}, nil, fault.Wrap(fault.GrantKey, ctx.Err(), "the request ended before the issuer %s answered", i.conf.URL)
 	}
+}
+
+// renew requests the metadata for all waiting callers. The client's timeout bounds it.
+func (i *issuer) renew(a *asking) {
+	ctx := oidc.ClientContext(context.Background(), i.client)
 	known, err := i.ask(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	defer close(a.done)
+	i.asking = nil
 	if err != nil {
-		i.failed = fault.Wrap(fault.GrantKey, err, "the issuer %s cannot be asked for its keys: %s", i.conf.URL, clip.Text(err.Error(), 300)).
+		a.err = fault.Wrap(fault.GrantKey, err, "the issuer %s cannot be asked for its keys: %s", i.conf.URL, clip.Text(err.Error(), 300)).
 			ForOperator("try again; if it lasts, look at people.issuers.%s in config.yaml", i.conf.Name)
-		i.again = i.now().Add(keysEvery)
-		return metadata{}, nil, i.failed
+		i.failed, i.again = a.err, i.now().Add(keysEvery)
+		return
 	}
-	i.known, i.keys, i.until = known, oidc.NewRemoteKeySet(oidc.ClientContext(context.WithoutCancel(ctx), i.client), known.Keys), i.now().Add(keysFor)
-	return i.known, i.keys, nil
+	a.known, a.keys = known, oidc.NewRemoteKeySet(ctx, known.Keys)
+	i.known, i.keys, i.until, i.failed = a.known, a.keys, i.now().Add(keysFor), nil
+	i.asked = time.Time{} // a new set has no keys yet: no earlier request may hold its first one up
 }
 
-// ask asks the issuer for its metadata. It must name the same issuer.
+// ask asks the issuer for its metadata, by the client in ctx. It must name the same issuer.
 func (i *issuer) ask(ctx context.Context) (found metadata, err error) {
-	ctx = oidc.ClientContext(ctx, i.client)
 	provider, err := oidc.NewProvider(ctx, i.conf.URL)
 	if err == nil {
 		err = provider.Claims(&found)

@@ -1,7 +1,9 @@
 package people
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -203,5 +205,75 @@ func TestAMovedIssuerIsNotFollowed(t *testing.T) {
 	p, _, _ := newService(t, func(i *settings.Issuer) { i.URL = moved.URL })
 	if _, err := p.check(t, idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann", "iss": moved.URL}))); !errors.Is(err, fault.GrantKey) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// gate holds requests to an issuer up.
+type gate struct {
+	http.RoundTripper
+	arrived chan string // the path of each request
+	pass    chan struct{}
+}
+
+func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	g.arrived <- r.URL.Path
+	select {
+	case <-g.pass:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	return g.RoundTripper.RoundTrip(r)
+}
+
+// TestACallerWhoLeavesKeepsNobodyOut: whatever the issuer is asked for, the end of the caller who
+// began it is no answer for the others.
+func TestACallerWhoLeavesKeepsNobodyOut(t *testing.T) {
+	audiences := func(i settings.Issuer) []string { return i.Audiences }
+	canceled := func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
+	for left, ends := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"hangs up": canceled,
+		"runs out": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute)
+		},
+		"has left": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, end := canceled(ctx)
+			end()
+			return ctx, end
+		},
+	} {
+		for phase, passed := range []string{"/.well-known/openid-configuration", "/keys"} {
+			if left == "has left" && phase > 0 {
+				continue // such a caller waits for no answer
+			}
+			t.Run(fmt.Sprintf("%s while %s is asked for", left, passed), func(t *testing.T) {
+				p, idp, _ := newService(t)
+				g := &gate{p.issuers[0].client.Transport, make(chan string, 8), make(chan struct{}, 8)}
+				p.issuers[0].client.Transport = g
+				for range phase {
+					g.pass <- struct{}{}
+				}
+				token := idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann"}))
+				ctx, end := ends(t.Context())
+				stranger := make(chan error, 1)
+				go func() { _, err := p.verify(ctx, token, audiences); stranger <- err }()
+				for at := ""; at != passed; {
+					at = <-g.arrived
+				}
+				ann := make(chan error, 1)
+				go func() { _, err := p.verify(t.Context(), token, audiences); ann <- err }()
+				end()
+				if err := <-stranger; err == nil {
+					t.Error("who has left is let in")
+				}
+				g.pass <- struct{}{}
+				g.pass <- struct{}{}
+				if err := <-ann; err != nil {
+					t.Errorf("who waited meanwhile: %v", err)
+				}
+				if _, err := p.check(t, token); err != nil {
+					t.Errorf("who comes afterwards: %v", err)
+				}
+			})
+		}
 	}
 }
