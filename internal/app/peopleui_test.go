@@ -2,9 +2,11 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -181,5 +183,42 @@ func TestForgedCookiesOfSignInsReachNobody(t *testing.T) {
 		if res.StatusCode != http.StatusUnauthorized || !strings.Contains(string(text), "no sign-in under way") {
 			t.Errorf("%.20q: %d %s", value, res.StatusCode, text)
 		}
+	}
+}
+
+// TestCookiesBehindAProxyAreSecure: the settings give the web UI an https address, so every cookie
+// is for encrypted connections alone, and a cookie of the other name signs nobody in.
+func TestCookiesBehindAProxyAreSecure(t *testing.T) {
+	s := newTeam(t)
+	s.stop()
+	config := strings.Replace(teamConfig, "client_secret: secret:oidc", `client_secret: secret:oidc, redirect_url: "HTTPS://127.0.0.1/ui/signed-in"`, 1)
+	s.write(filepath.Join(s.homeDir, "config.yaml"), fmt.Sprintf(config, s.idp.URL, developers))
+	s.begin()
+	check := func(what string, res answer, prefixed bool) *http.Cookie {
+		t.Helper()
+		cookies := res.Cookies()
+		if len(cookies) == 0 {
+			t.Fatalf("%s: %d without a cookie", what, res.StatusCode)
+		}
+		for _, c := range cookies {
+			if !c.Secure || !c.HttpOnly || prefixed && (!strings.HasPrefix(c.Name, "__Host-") || c.Path != "/" || c.Domain != "") {
+				t.Errorf("%s: the cookie is %s", what, c)
+			}
+		}
+		return cookies[0]
+	}
+	b := &browser{s: s.service}
+	res, _ := b.do(http.MethodGet, "/ui/sign-in/company", nil)
+	check("a sign-in under way", res, true)
+	res, _ = b.do(http.MethodPost, "/ui/sign-in", url.Values{"code": {s.code()}})
+	b.cookie = check("a session", res, true)
+	if res, _ := b.do(http.MethodGet, "/ui/", nil); res.StatusCode != http.StatusOK {
+		t.Errorf("the session is answered with %d", res.StatusCode)
+	}
+	res, _ = b.do(http.MethodPost, "/ui/settings/theme", url.Values{"theme": {"dark"}})
+	check("a preference", res, false)
+	old := &browser{s: s.service, cookie: &http.Cookie{Name: "remit-ui", Value: b.cookie.Value}}
+	if res, _ := old.do(http.MethodGet, "/ui/", nil); res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a cookie of an unencrypted session is answered with %d", res.StatusCode)
 	}
 }

@@ -75,6 +75,14 @@ func (p *People) Page() string {
 	return ""
 }
 
+// Encrypted reports whether the redirect address of an issuer is https: a proxy then ends TLS.
+func (p *People) Encrypted() bool {
+	return slices.ContainsFunc(p.issuers, func(i *issuer) bool {
+		u, err := url.Parse(i.conf.Redirect)
+		return err == nil && u.Scheme == "https"
+	})
+}
+
 func (p *People) signInAt(name string) (*issuer, error) {
 	at := slices.IndexFunc(p.issuers, func(i *issuer) bool { return i.conf.Name == name })
 	if at < 0 || !slices.Contains(p.Issuers(), name) {
