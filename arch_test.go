@@ -198,7 +198,7 @@ var mayImport = map[string]string{
 	"agents/chat":      "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
 	"doors/hostcheck":  "authority/dpop net net/http",
-	"doors/admission":  "record/store net",
+	"doors/admission":  "record/store net net/http",
 	"doors/hookrelay":  "base/fault net os",
 	"doors/hook":       "base/canon base/fault base/tool authority/policy",
 	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
@@ -207,7 +207,7 @@ var mayImport = map[string]string{
 	"service/devices":  "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",
 	"doors/webui":      "service/filelabels authority/reach authority/reach/waymap doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
-		doors/credential doors/gateway doors/httpapi doors/listen doors/webui
+		doors/admission doors/credential doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner

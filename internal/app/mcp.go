@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
@@ -41,6 +42,7 @@ type MCPRequest struct {
 	Server string
 	// Started is told of each run as it begins; nil: nobody is.
 	Started func(run *runner.Run, h policies.Hint)
+	Door    admission.Door // bounds connections and slow clients over HTTP
 
 	enter func(ctx context.Context, c callers.Credential) (*callers.Caller, error) // of gateway.Options
 }
@@ -54,7 +56,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
-		Server:  q.Server,
+		Server: q.Server, Door: q.Door,
 		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter, Shared: a.Grants.SharedEphemera,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, granted grants.Presented, ask gateway.Asker) (gateway.Session, error) {

@@ -85,13 +85,9 @@ func (a *App) webUI(q ServeRequest, tls bool, st store.Backend) *webUI {
 	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts, logins: &logins.Logins{Store: a.Grants.Ephemera}}
 }
 
-// encrypted reports whether browsers reach the web UI by https, here or at a proxy. Their cookies
-// then stay off unencrypted connections.
-func (u *webUI) encrypted() bool { return u.tls || u.people != nil && u.people.Encrypted() }
-
 // mount makes the handler of the web UI.
 func (u *webUI) mount(api http.Handler) (http.Handler, error) {
-	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Logins: u.logins, Host: u.host, Hosts: u.hosts, TLS: u.encrypted()})
+	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Logins: u.logins, Host: u.host, Hosts: u.hosts, TLS: u.tls || u.people.Encrypted()})
 }
 
 // lasting is where browsers find the web UI at each start; "": its name is made anew.

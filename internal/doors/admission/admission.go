@@ -1,13 +1,12 @@
 // Package admission limits the requests, connections and other resources that clients of
 // a service use, before and after they are authenticated. Start at [NewRates], [NewSeats]
-// and [Listen].
+// and [Door].
 //
 // Left out on purpose: admission knows no grants. Its users choose the keys that it counts
 // by: a client's address, or a grant and its root grant.
 package admission
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -158,89 +157,4 @@ func Address(remote string) string {
 		}
 	}
 	return ip.String()
-}
-
-// Listen limits a listener to total connections, and to each connections of one address.
-// Connections beyond total wait; those beyond each are closed. Loopback addresses, which
-// proxies and all users of this machine share, have no limit of their own.
-func Listen(l net.Listener, total, each int) net.Listener {
-	return &listener{Listener: l, each: each, slots: make(chan struct{}, total), gone: make(chan struct{}), of: map[string]int{}}
-}
-
-type listener struct {
-	net.Listener
-	each  int
-	slots chan struct{}
-	gone  chan struct{}
-	once  sync.Once
-
-	mu sync.Mutex
-	of map[string]int // connections by address
-}
-
-// Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.gone:
-		return nil, net.ErrClosed
-	}
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			<-l.slots
-			return nil, err
-		}
-		if from, ok := l.enter(c.RemoteAddr()); ok {
-			return &conn{Conn: c, l: l, from: from}, nil
-		}
-		_ = c.Close() // its address has too many
-	}
-}
-
-// enter counts a connection, if its address can have another one.
-func (l *listener) enter(a net.Addr) (from string, ok bool) {
-	ap, err := netip.ParseAddrPort(a.String())
-	if err == nil && ap.Addr().Unmap().IsLoopback() {
-		return "", true
-	}
-	from = Address(a.String())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of[from] >= l.each {
-		return from, false
-	}
-	l.of[from]++
-	return from, true
-}
-
-func (l *listener) leave(from string) {
-	<-l.slots
-	if from == "" {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of[from]--; l.of[from] == 0 {
-		delete(l.of, from)
-	}
-}
-
-// Close implements net.Listener.
-func (l *listener) Close() error {
-	l.once.Do(func() { close(l.gone) })
-	return l.Listener.Close()
-}
-
-type conn struct {
-	net.Conn
-	l    *listener
-	from string
-	once sync.Once
-}
-
-// Close implements net.Conn.
-func (c *conn) Close() error {
-	defer c.once.Do(func() { c.l.leave(c.from) })
-	return c.Conn.Close()
 }

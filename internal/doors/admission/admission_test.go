@@ -120,7 +120,7 @@ func (a addr) String() string { return string(a) }
 // One address has so many connections and no more; others, and loopback, have theirs.
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	f := &from{next: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.2:1", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "192.0.2.1:4"}}
-	l := admission.Listen(f, 100, 2)
+	l := admission.Door{Conns: 100, PerAddress: 2}.Listen(f)
 	var got []string
 	var first net.Conn
 	for {

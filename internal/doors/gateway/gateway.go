@@ -24,6 +24,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/callers"
 	"github.com/remitrun/remit/internal/service/grants"
@@ -53,6 +54,8 @@ type Asker func(ctx context.Context, c approval.Case) (store.Vote, error)
 // Options says what a gateway serves.
 type Options struct {
 	Version string
+	// Door bounds connections and slow clients over HTTP.
+	Door admission.Door
 	// Tools lists the catalog's enabled tools by ID, as far as they are known when ctx ends.
 	Tools func(ctx context.Context) []*tool.Spec
 	// Enter verifies what a client presents over HTTP. It must be fast for a token that was

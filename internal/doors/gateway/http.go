@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -23,12 +24,10 @@ import (
 
 const (
 	maxClients  = 64               // connected clients, each with a run
-	maxSockets  = 256              // network connections
-	maxFrom     = 64               // network connections of one address
+	maxSockets  = 256              // network connections, a quarter of them of one address
 	maxRate     = 10000            // requests a second of one grant, and of one root grant
 	maxRefused  = 10               // requests a second of one address without a valid grant
 	clientIdle  = 10 * time.Minute // time without requests after which a client is gone
-	maxHeader   = 64 << 10         // bytes
 	closeWithin = 10 * time.Second
 )
 
@@ -80,10 +79,11 @@ func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string)
 	w := newWeb(g)
 	w.hosts, w.port = hosts, port
 	w.rates, w.refused = admission.NewRates(maxRate, 2*maxRate), admission.NewRates(maxRefused, 2*maxRefused+1)
-	srv := &http.Server{
-		Handler: w, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	door := g.opts.Door
+	door.Conns = cmp.Or(door.Conns, maxSockets)
+	door = door.Settled()
+	srv := door.Server(w)
+	srv.BaseContext = func(net.Listener) context.Context { return ctx }
 	inner, stop := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { g.watch(inner) })
@@ -97,7 +97,7 @@ func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string)
 			_ = srv.Close() // remaining connections are closed
 		}
 	})
-	err = srv.Serve(admission.Listen(l, maxSockets, maxFrom))
+	err = srv.Serve(door.Listen(l))
 	stop()
 	tasks.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
@@ -116,7 +116,7 @@ func (w *web) service() hostcheck.Service { return hostcheck.Service{Hosts: w.ho
 // ServeHTTP implements http.Handler.
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if why := w.service().Foreign(r); why != "" && w.rates != nil {
-		turnAway(rw, why, http.StatusForbidden)
+		http.Error(rw, why, http.StatusForbidden)
 		return
 	}
 	token, who, status, err := w.recognize(r)
@@ -124,9 +124,10 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if status == http.StatusUnauthorized {
 			credential.Challenge(rw.Header(), r, err)
 		}
-		turnAway(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
+		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
+	admission.Admit(r.Context())
 	st, err := w.gateway.shared(r.Context())
 	status = http.StatusServiceUnavailable
 	var c *client
@@ -155,12 +156,6 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if gone {
 		w.end(after, c)
 	}
-}
-
-// turnAway refuses an unauthenticated client and closes its connection.
-func turnAway(rw http.ResponseWriter, why string, status int) {
-	rw.Header().Set("Connection", "close")
-	http.Error(rw, why, status)
 }
 
 // recognize authenticates the client of a request, within the limits on requests. Nothing

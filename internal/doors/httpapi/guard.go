@@ -25,7 +25,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.ui.ServeHTTP(w, r)
 		return
 	}
-	x := &exchange{ResponseWriter: w, asked: r, id: requestID(r), began: time.Now(), within: s.limits.Write}
+	x := &exchange{ResponseWriter: w, asked: r, id: requestID(r), began: time.Now()}
 	h := w.Header()
 	h.Set("X-Request-Id", x.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -56,29 +56,16 @@ type exchange struct {
 	status int
 	failed *Problem
 	span   *telemetry.Span
-	tee    *recording    // nil: the response is not kept
-	within time.Duration // the client must read each part of the response in this time
+	tee    *recording // nil: the response is not kept
 
 	unsettled error // why the response to a request with an Idempotency-Key could not be recorded
-}
-
-// hurry sets the time in which the client must read what is written next. The deadline of
-// the previous response on the connection would still apply.
-func (x *exchange) hurry() {
-	if c, ok := x.ResponseWriter.(interface{ SetWriteDeadline(t time.Time) error }); ok {
-		_ = c.SetWriteDeadline(time.Now().Add(x.within)) // without a connection, as in tests, there is no deadline
-	}
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		if x.who == nil {
-			x.Header().Set("Connection", "close") // unauthenticated clients do not keep their connection
-		}
 	}
-	x.hurry()
 	x.ResponseWriter.WriteHeader(status)
 }
 
@@ -90,7 +77,6 @@ func (x *exchange) Write(b []byte) (int, error) {
 	if x.tee != nil {
 		x.tee.add(b)
 	}
-	x.hurry()
 	return x.ResponseWriter.Write(b)
 }
 

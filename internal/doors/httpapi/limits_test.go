@@ -3,7 +3,10 @@ package httpapi_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,5 +197,51 @@ func TestStrangersKeepNoConnection(t *testing.T) {
 		if res.Close == c.keeps {
 			t.Errorf("%s (%s): the connection is kept: %v, want %v", path, res.Status, !res.Close, c.keeps)
 		}
+	}
+}
+
+// TestAnAdmittedRequestOutlastsItsReadTime: the time for a request ends when its body has arrived. A
+// client with a grant that sends no body loses its connection, as others do.
+func TestAnAdmittedRequestOutlastsItsReadTime(t *testing.T) {
+	w := newWorld()
+	running, end := make(chan struct{}), make(chan struct{})
+	w.invoking = func() {
+		running <- struct{}{}
+		<-end
+	}
+	s := server(t, w, func(o *httpapi.Options) { o.Limits.Read = time.Second })
+	base, _ := serve(t, s)
+	invoke := func() (status int, err error) {
+		r := request(within(t), t, "POST", base+"/v1/tools/time.now/invoke", "{}")
+		r.Header.Set("Authorization", "Bearer admin")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		return res.StatusCode, res.Body.Close()
+	}
+	done := make(chan error, 1)
+	go func() {
+		status, err := invoke()
+		if err == nil && status != 200 {
+			err = fmt.Errorf("status %d", status)
+		}
+		done <- err
+	}()
+	<-running
+	slow, err := net.Dial("tcp", strings.TrimPrefix(base, "http://")) //nolint:noctx // the server is of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = slow.Close() }()
+	_ = slow.SetDeadline(time.Now().Add(30 * time.Second))
+	_, _ = fmt.Fprintf(slow, "POST /v1/agents HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nAuthorization: Bearer admin\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{", base[strings.LastIndex(base, ":")+1:])
+	answer, err := io.ReadAll(slow) // it began later, so the time of the first request is over as well
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+		t.Errorf("a body that does not arrive: %q, %v", answer, err)
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Errorf("an operation that takes longer than its request: %v", err)
 	}
 }

@@ -23,7 +23,6 @@ type Logins interface {
 
 const (
 	maxLogin  = 32 << 10 // bytes of a form
-	loginRead = 10 * time.Second
 	loginPage = "/ui/login"
 )
 
@@ -66,7 +65,6 @@ func (s *Server) loginForm(w http.ResponseWriter, r *http.Request) url.Values {
 		refuse(w, http.StatusTooManyRequests, logins.SlowDown, "too many requests from this address")
 		return nil
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginRead)) // tests have no connection, and no deadline
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_request", "the form cannot be read")

@@ -268,6 +268,7 @@ func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
 		var who *Caller
 		if who, err = s.o.Gate.Enter(r.Context(), c); err == nil {
 			x.who = who
+			admission.Admit(r.Context())
 			return s.inRate(r.Context(), who)
 		}
 	}
@@ -294,9 +295,6 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	s.o.MCP.ServeHTTP(x, r.WithContext(callers.With(r.Context(), x.who)))
 }
 
-// witnessRead is how long a checkpoint may take to arrive.
-const witnessRead = 10 * time.Second
-
 // witness takes checkpoints of other ledgers. Their signatures authenticate them.
 func (s *Server) witness(w http.ResponseWriter, r *http.Request) {
 	x, ok := w.(*exchange)
@@ -310,7 +308,6 @@ func (s *Server) witness(w http.ResponseWriter, r *http.Request) {
 		s.fail(x, p)
 		return
 	}
-	_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(witnessRead)) // without a connection, as in tests, there is no deadline
 	s.o.Witness.ServeHTTP(x, r)
 }
 
@@ -375,10 +372,7 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 	if r.ContentLength > most {
 		return nil, tooLarge
 	}
-	rc := http.NewResponseController(x.ResponseWriter)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // without a connection, as in tests, there is no deadline
 	b, err := io.ReadAll(http.MaxBytesReader(x.ResponseWriter, r.Body, most))
-	_ = rc.SetReadDeadline(time.Time{})
 	var big *http.MaxBytesError
 	switch {
 	case errors.As(err, &big):
@@ -392,9 +386,6 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 	}
 	return b, nil
 }
-
-// bodyTime is how long a client may take to send a body.
-const bodyTime = 30 * time.Second
 
 // encode writes a response. It does not escape for HTML, which would make some texts six
 // times as long.

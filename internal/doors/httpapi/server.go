@@ -131,33 +131,30 @@ type Options struct {
 
 // Limits bounds the resources that callers can use. Zero fields have the defaults.
 type Limits struct {
+	admission.Door // connections, headers and slow clients
+
 	Body       int64         // bytes of a JSON body; default 1 MiB
 	File       int64         // bytes of a session's file; default 16 MiB
-	Header     int           // bytes of a request's header; default 64 KiB
 	Rate       float64       // requests a second of one grant, and of one root grant with all that derive from it; default 10,000
 	Burst      int           // of them at once; default 2 s of Rate
 	Refused    float64       // requests a second of one address without a valid grant; default 10
-	Conns      int           // connections at once; default 4096
-	PerAddress int           // connections at once of one address, or IPv6 network, except loopback; default a quarter of Conns
 	Requests   int           // requests that are carried out at once, turns included, at most half of them of one root grant; default 1024
 	Runs       int           // runs of plans at once, at most half of them of one root grant; default 64
 	Streams    int           // open event streams at once, at most half of them of one root grant; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
 	Heartbeat  time.Duration // of event streams; default 15 s
-	Write      time.Duration // time for a client to read what is written; default 15 s
 	Drain      time.Duration // time for requests under way when the server is told to stop; default 20 s
 	Remembered int           // responses that are kept for repeated requests; default 4096
 }
 
 func (l Limits) settled() Limits {
-	l.Body, l.File, l.Header = cmp.Or(l.Body, 1<<20), cmp.Or(l.File, 16<<20), cmp.Or(l.Header, 64<<10)
+	l.Door = l.Settled()
+	l.Body, l.File = cmp.Or(l.Body, 1<<20), cmp.Or(l.File, 16<<20)
 	l.Rate, l.Refused = cmp.Or(l.Rate, 10000), cmp.Or(l.Refused, 10)
 	l.Burst = cmp.Or(l.Burst, int(2*l.Rate)+1)
-	l.Conns, l.Streams, l.Remembered = cmp.Or(l.Conns, 4096), cmp.Or(l.Streams, 2048), cmp.Or(l.Remembered, 4096)
+	l.Streams, l.Remembered = cmp.Or(l.Streams, 2048), cmp.Or(l.Remembered, 4096)
 	l.Requests, l.Runs = cmp.Or(l.Requests, 1024), cmp.Or(l.Runs, 64)
-	l.PerAddress = cmp.Or(l.PerAddress, max(1, l.Conns/4))
-	l.Turn, l.Heartbeat = cmp.Or(l.Turn, 10*time.Minute), cmp.Or(l.Heartbeat, 15*time.Second)
-	l.Write, l.Drain = cmp.Or(l.Write, 15*time.Second), cmp.Or(l.Drain, 20*time.Second)
+	l.Turn, l.Heartbeat, l.Drain = cmp.Or(l.Turn, 10*time.Minute), cmp.Or(l.Heartbeat, 15*time.Second), cmp.Or(l.Drain, 20*time.Second)
 	return l
 }
 
@@ -251,13 +248,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return fault.Wrap(fault.Usage, err, "the address %s has no port", l.Addr())
 	}
 	s.port.Store(&port)
-	srv := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: s.limits.Header, TLSConfig: s.o.TLS,
-	}
+	srv := s.limits.Server(s)
+	srv.TLSConfig = s.o.TLS
 	if s.o.Errors != nil {
 		srv.ErrorLog = slog.NewLogLogger(s.o.Errors.Handler(), slog.LevelDebug)
 	}
-	l = admission.Listen(l, s.limits.Conns, s.limits.PerAddress)
+	l = s.limits.Listen(l)
 	if s.o.TLS != nil {
 		l = tls.NewListener(l, s.o.TLS)
 	}

@@ -13,9 +13,6 @@ import (
 	"github.com/remitrun/remit/internal/service/devices"
 )
 
-// writeWithin is how long a browser may take to read what is written to it.
-const writeWithin = 15 * time.Second
-
 // maxForm bounds the body of a form, in bytes.
 const maxForm = 256 << 10
 
@@ -43,7 +40,6 @@ func headers(h http.Header) {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	headers(w.Header())
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin)) // without a connection, as in tests, there is no deadline
 	switch {
 	case !s.named(r.Host):
 		s.fail(w, r, http.StatusForbidden, fault.New(fault.Denied, "the web UI is not served under this name").WithHint("run remit ui, which opens it"))

@@ -183,7 +183,6 @@ func (c *changes) tell() {
 
 // send writes to the browser. The caller holds the lock.
 func (c *changes) send(text string) error {
-	_ = c.rc.SetWriteDeadline(time.Now().Add(writeWithin)) // without a connection, as in tests, there is no deadline
 	if _, err := c.w.Write([]byte(text)); err != nil {
 		return err
 	}

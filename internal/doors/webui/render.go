@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/reach/waymap"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 )
 
@@ -146,8 +147,16 @@ func (s *Server) write(w http.ResponseWriter, file, name string, status int, dat
 // kinds are the content types of the files in static that are served.
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
+// keep lets a signed-in browser keep its connection. Pages are admitted by the API.
+func (s *Server) keep(r *http.Request) {
+	if _, err := s.device(r); err == nil {
+		admission.Admit(r.Context())
+	}
+}
+
 // static serves the style sheet and the scripts.
 func (s *Server) static(w http.ResponseWriter, r *http.Request) {
+	s.keep(r)
 	name := r.PathValue("name")
 	b, err := files.ReadFile("static/" + path.Base(name))
 	kind, ok := kinds[path.Ext(name)]
@@ -161,6 +170,7 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) {
 
 // icon draws the favicon, with the number of waiting questions.
 func (s *Server) icon(w http.ResponseWriter, r *http.Request) {
+	s.keep(r)
 	n, _ := strconv.Atoi(r.URL.Query().Get("n")) // not a number: as none
 	w.Header().Set("Content-Type", "image/svg+xml")
 	_, _ = fmt.Fprint(w, iconSVG(n)) // the browser may have gone

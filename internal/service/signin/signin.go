@@ -12,6 +12,9 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
+// requestTime is the time for a request, for its response, and until the next one.
+const requestTime = 10 * time.Second
+
 // Callback is where the browser of somebody who signs in brings the answer.
 type Callback struct {
 	URL string // that the browser is sent to
@@ -25,7 +28,7 @@ type Callback struct {
 // browser that is sent to a URL with this path.
 func New(l net.Listener, at, path string) *Callback {
 	c := &Callback{URL: at, got: make(chan url.Values, 1), done: make(chan struct{})}
-	c.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	c.srv = &http.Server{ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: requestTime, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.URL.Path != path || r.URL.Query().Get("state") == "" {
 			http.NotFound(rw, r)
 			return

@@ -1,0 +1,111 @@
+package admission_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/doors/admission"
+)
+
+// open serves a handler through a door.
+func open(t *testing.T, d admission.Door, h http.HandlerFunc) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at the end
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = d.Settled()
+	srv := d.Server(h)
+	go func() { _ = srv.Serve(d.Listen(l)) }() // it ends with Close
+	t.Cleanup(func() { _ = srv.Close() })
+	return l.Addr().String()
+}
+
+// say sends a text over a new connection.
+func say(t *testing.T, addr, text string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr) //nolint:noctx // the server is of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestAClientThatDoesNotReadLosesItsConnection: an admitted client has time for each part of a
+// response, and another one for all of it.
+func TestAClientThatDoesNotReadLosesItsConnection(t *testing.T) {
+	for _, path := range []string{"/admitted", "/stranger", "/stranger-by-parts"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			ended := make(chan error, 1)
+			addr := open(t, admission.Door{Write: 300 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/admitted" {
+					admission.Admit(r.Context())
+				}
+				part := make([]byte, 1<<20)
+				for {
+					if _, err := w.Write(part); err != nil {
+						ended <- err
+						return
+					}
+				}
+			})
+			c := say(t, addr, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			if path == "/stranger-by-parts" { // which reads on, so each part is written in time
+				go func() { _, _ = io.Copy(io.Discard, c) }()
+			}
+			if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("writing ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestForwardedAddresses: behind a proxy that the settings trust, the client is the last address that
+// is not a proxy's. Nobody else can say where a request comes from.
+func TestForwardedAddresses(t *testing.T) {
+	remote := make(chan string, 1)
+	for name, tt := range map[string]struct {
+		proxies   []string
+		forwarded []string
+		want      string
+	}{
+		"nobody is trusted":       {nil, []string{"192.0.2.1"}, "127.0.0.1"},
+		"another is trusted":      {[]string{"10.0.0.0/8"}, []string{"192.0.2.1"}, "127.0.0.1"},
+		"one proxy":               {[]string{"127.0.0.0/8"}, []string{"192.0.2.1"}, "192.0.2.1"},
+		"a client that lies":      {[]string{"127.0.0.0/8"}, []string{"198.51.100.7, 192.0.2.1"}, "192.0.2.1"},
+		"a lie in its own header": {[]string{"127.0.0.0/8"}, []string{"198.51.100.7", "192.0.2.1"}, "192.0.2.1"},
+		"a client as a proxy":     {[]string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"198.51.100.7, 192.0.2.1, 10.0.0.1"}, "192.0.2.1"},
+		"only proxies":            {[]string{"127.0.0.0/8"}, []string{"127.0.0.9"}, "127.0.0.1"},
+		"nothing":                 {[]string{"127.0.0.0/8"}, nil, "127.0.0.1"},
+		"not an address":          {[]string{"127.0.0.0/8"}, []string{"192.0.2.1, unknown"}, "127.0.0.1"},
+		"with a port":             {[]string{"127.0.0.0/8"}, []string{"192.0.2.1:80"}, "127.0.0.1"},
+		"IPv6":                    {[]string{"127.0.0.0/8"}, []string{"2001:db8::1"}, "2001:db8::/64"},
+		"mapped":                  {[]string{"127.0.0.0/8"}, []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
+	} {
+		var d admission.Door
+		for _, p := range tt.proxies {
+			d.Proxies = append(d.Proxies, netip.MustParsePrefix(p))
+		}
+		addr := open(t, d, func(_ http.ResponseWriter, r *http.Request) { remote <- admission.Address(r.RemoteAddr) })
+		header := ""
+		for _, f := range tt.forwarded {
+			header += "X-Forwarded-For: " + f + "\r\n"
+		}
+		say(t, addr, "GET / HTTP/1.1\r\nHost: x\r\n"+header+"\r\n")
+		if got := <-remote; got != tt.want {
+			t.Errorf("%s: the client is %s, want %s", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package admission
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// Listen limits a listener to the connections of the door. An address with too many of them gets
+// no further one; loopback addresses and proxies, which many clients share, have no limit of
+// their own. While all connections are taken, a new one replaces the oldest one that made no
+// admitted request yet; without such a connection, it waits.
+func (d Door) Listen(l net.Listener) net.Listener {
+	return &listener{Listener: l, door: d, slots: make(chan struct{}, d.Conns), gone: make(chan struct{}), of: map[string]int{}, strangers: list.New()}
+}
+
+type listener struct {
+	net.Listener
+	door  Door
+	slots chan struct{}
+	gone  chan struct{}
+	once  sync.Once
+
+	mu        sync.Mutex
+	of        map[string]int // connections by address
+	strangers *list.List     // *conn without an admitted request, the oldest first
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from, ok := l.enter(raw.RemoteAddr())
+		if !ok {
+			_ = raw.Close() // its address has too many
+			continue
+		}
+		select {
+		case l.slots <- struct{}{}:
+		default:
+			l.replace()
+			select {
+			case l.slots <- struct{}{}:
+			case <-l.gone:
+				_ = raw.Close() // nobody serves it
+				return nil, net.ErrClosed
+			}
+		}
+		c := &conn{Conn: raw, l: l, from: from}
+		l.mu.Lock()
+		c.place = l.strangers.PushBack(c)
+		l.mu.Unlock()
+		return c, nil
+	}
+}
+
+// replace closes the oldest connection without an admitted request.
+func (l *listener) replace() {
+	l.mu.Lock()
+	oldest := l.strangers.Front()
+	l.mu.Unlock()
+	if oldest == nil {
+		return
+	}
+	if c, ok := oldest.Value.(*conn); ok {
+		_ = c.Close() // its server notices
+	}
+}
+
+// enter counts a connection, if its address can have another one.
+func (l *listener) enter(a net.Addr) (from string, ok bool) {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err == nil && (ap.Addr().Unmap().IsLoopback() || l.door.proxy(ap.Addr())) {
+		return "", true
+	}
+	from = Address(a.String())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[from] >= l.door.PerAddress {
+		return from, false
+	}
+	l.of[from]++
+	return from, true
+}
+
+func (l *listener) leave(c *conn) {
+	<-l.slots
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(c)
+	if c.from == "" {
+		return
+	}
+	if l.of[c.from]--; l.of[c.from] == 0 {
+		delete(l.of, c.from)
+	}
+}
+
+// forget removes a connection from the strangers. The caller holds the lock.
+func (l *listener) forget(c *conn) {
+	if c.place != nil {
+		l.strangers.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.gone) })
+	return l.Listener.Close()
+}
+
+type conn struct {
+	net.Conn
+	l        *listener
+	from     string
+	once     sync.Once
+	admitted atomic.Bool
+	place    *list.Element // among the strangers; guarded by the listener's lock
+}
+
+// admit notes that a request on the connection was admitted.
+func (c *conn) admit() {
+	if c.admitted.Swap(true) {
+		return
+	}
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.l.forget(c)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	defer c.once.Do(func() { c.l.leave(c) })
+	return c.Conn.Close()
+}
