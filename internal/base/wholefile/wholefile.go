@@ -69,7 +69,11 @@ func readAll(f *os.File, st os.FileInfo, most int64) ([]byte, error) {
 
 // Replace puts b in the place of what the file holds, or leaves it as it is. Only
 // the file's owner can read it. Once Replace returns, a loss of power undoes nothing.
+// A file that a sandbox has pinned is written in place, see [Pin].
 func Replace(name string, b []byte) error {
+	if Pinned(unix.AT_FDCWD, name) {
+		return overwrite(name, b)
+	}
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+"-*") // mode 0600
 	if err != nil {

@@ -35,6 +35,7 @@ type Box struct {
 	sessions sessions
 	systems  systems
 	surveys  surveys
+	moves    moves
 
 	tried    sync.Once
 	strength strength // known once it was tried
@@ -63,6 +64,7 @@ func (b *Box) Close() error {
 	b.closed = true
 	b.spares.close()
 	b.sessions.close()
+	b.moves.close()
 	if b.spawner == nil {
 		return nil
 	}
@@ -166,13 +168,18 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	}
 	defer out.close()
 	st.watch = c.Observe
-	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
+	g, err := b.guard(prof, c.layers)
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
+	defer g.close()
+	r := run{b: b, guard: g, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
 		note: once(func() { note(p, asked, prof) })}
 	done, err := watchFolder(ctx, c.Folder, func(ctx context.Context) (sandbox.Outcome, error) { return r.anywhere(ctx, c) })
 	if c.Folder == nil && c.layers.folder() == "" {
 		done.Notes = append(slices.Clip(done.Notes), sweep(prof, p.Chain(), st.repositories, st.found)...)
 	}
-	return done, err
+	return done, g.judge(err)
 }
 
 // note records that the command was started.
@@ -323,6 +330,7 @@ type run struct {
 	out   *exit
 	watch bool
 	note  func()
+	guard *guard // nil: no mount needs it
 }
 
 // errStale: the sandbox was not as it had been, so the command was not run.
@@ -347,6 +355,9 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	}
 	handTerminal(c.Stdio, child)
 	served := r.out.serve(child)
+	if served == nil {
+		served = r.guard.watch(child)
+	}
 	var watching *observer
 	if r.watch {
 		watching = observing(child)
@@ -356,6 +367,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	}
 	timedOut := r.await(ctx, child)
 	exit = child.Wait()
+	r.guard.stop()
 	seen, unseen := watching.stop(r.prof)
 	if exit.Stale && !timedOut && ctx.Err() == nil {
 		std.end(0)
@@ -368,6 +380,9 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	out.Stdout, out.Stderr = std.end(drainTime)
 	if exit.Failed != "" && !timedOut && ctx.Err() == nil {
 		return sandbox.Outcome{}, startFailed(exit, c.Command)
+	}
+	if err := r.guard.failure(r.p); err != nil {
+		return out, err
 	}
 	if served != nil && !timedOut && ctx.Err() == nil {
 		return out, served

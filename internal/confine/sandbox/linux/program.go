@@ -124,6 +124,7 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 		b.stay()
 		return b.Program
 	}
+	b.guard()
 	b.Fork()
 	b.command(s)
 	return b.Program

@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -234,7 +235,8 @@ func harmlessPart(root *os.Root, git, name string) bool {
 	case name == "hooks" && st.IsDir():
 		return onlySamples(root, at)
 	case name == "config" && st.Mode().IsRegular():
-		return harmlessConfig(root, at)
+		text, ok := readConfig(root, at)
+		return ok && harmlessConfig(text, nil)
 	}
 	return false
 }
@@ -273,26 +275,47 @@ var (
 	}
 )
 
-func harmlessConfig(root *os.Root, at string) bool {
+// readConfig reads a small file; ok is false for a large one.
+func readConfig(root *os.Root, at string) (text []byte, ok bool) {
 	f, err := root.Open(at)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	const most = 64 << 10
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil || len(text) > most {
-		return false
+	text, err = io.ReadAll(io.LimitReader(f, most+1))
+	return text, err == nil && len(text) <= most
+}
+
+// harmlessConfig reports whether a configuration names no program but those of an earlier one.
+func harmlessConfig(text, earlier []byte) bool {
+	had := map[string]bool{}
+	if !bytes.Contains(earlier, []byte("\\\n")) { // lines that go on cannot be told apart
+		eachSetting(string(earlier), func(section, line string) bool { had[section+"\n"+line] = true; return true })
 	}
-	section := ""
-	for line := range strings.Lines(strings.ToLower(string(text))) {
-		line = strings.TrimSuffix(line, "\n")
-		if m := configSection.FindStringSubmatch(line); m != nil {
-			section = m[1]
-			continue
+	return eachSetting(string(text), func(section, line string) bool {
+		if had[section+"\n"+line] {
+			return true
 		}
-		m := configLine.FindStringSubmatch(line)
-		if m == nil || !slices.Contains(configKeys[section], m[1]) || strings.Contains(m[2], "::") {
+		section, line = strings.ToLower(section), strings.ToLower(line)
+		if line == "" && configSection.MatchString(section) {
+			return true
+		}
+		in, m := configSection.FindStringSubmatch(section), configLine.FindStringSubmatch(line)
+		return in != nil && m != nil && slices.Contains(configKeys[in[1]], m[1]) && !strings.Contains(m[2], "::")
+	})
+}
+
+// eachSetting goes through the lines of a configuration, each with the header of its section,
+// until one is not good. The header itself comes with an empty line.
+func eachSetting(text string, good func(section, line string) bool) bool {
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "[") {
+			section, line = line, ""
+		}
+		if !good(section, line) {
 			return false
 		}
 	}

@@ -283,6 +283,7 @@ func sessionCommand(m machine, p sandbox.Profile, s start) *spawn.Program {
 	if p.Proxy {
 		b.listen()
 	}
+	b.guard()
 	b.Fork()
 	b.streams()
 	b.closeAll()

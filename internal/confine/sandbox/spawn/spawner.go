@@ -287,6 +287,9 @@ func send(f *os.File, msg, oob []byte) error {
 	return errors.Join(werr, err)
 }
 
+// stepHand is the step that fails where a descriptor of the sandbox cannot be taken.
+const stepHand = "hand over a descriptor"
+
 // watch reads what the sandbox says until it says how the command ended. Where
 // it ends without a word, its first process was killed: then the sandbox is
 // over when that has been waited for.
@@ -316,6 +319,9 @@ func (c *Child) watch() {
 			c.felling.Go(c.fell)
 		case r.What>>32 == recordHanded && fd >= 0:
 			c.handed <- os.NewFile(uintptr(fd), "handed")
+		case r.What>>32 == recordHanded: // this process had no room for it
+			c.exit.Failed, c.exit.Errno = stepHand, unix.EMFILE
+			c.Kill()
 		case r.What>>32 == recordFailed && c.exit.Failed == "":
 			c.exit.Failed, c.exit.Errno = c.prog.Step(int(uint32(r.What))), unix.Errno(r.Val)
 		case r.What>>32 == recordExited:
