@@ -382,6 +382,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 		return sandbox.Outcome{}, startFailed(exit, c.Command)
 	}
 	if err := r.guard.failure(r.p); err != nil {
+		out.ExitCode, out.Signal = -1, "SIGKILL"
 		return out, err
 	}
 	if served != nil && !timedOut && ctx.Err() == nil {

@@ -51,6 +51,8 @@ type mark struct {
 	sandbox.Mount
 	around sandbox.Access // of the mount that it lies in
 	pin    int            // what was there before the command, open for reading; -1: it could not be opened
+	was    []byte         // what it held
+	known  bool           // was is known
 }
 
 // marksOf are the mounts of a profile that take access away in a folder of the host.
@@ -89,6 +91,7 @@ func (b *Box) guard(p sandbox.Profile, l *layers) (*guard, error) {
 		m := &g.marks[i]
 		if st, err := os.Lstat(m.Path); err == nil && (st.Mode().IsRegular() || st.IsDir()) {
 			m.pin, _ = wholefile.Pin(m.Path) // what this user cannot open, only the watch protects
+			m.remember()
 		}
 	}
 	return g, nil

@@ -23,7 +23,7 @@ import (
 )
 
 // maxLost bounds the size of a file whose content is compared and put back.
-const maxLost = 1 << 20
+const maxLost = 64 << 10
 
 // judge looks at the files whose protection was lost, of which the command may have written
 // some, and adds to the error what became of them.
@@ -34,7 +34,7 @@ func (g *guard) judge(err error) error {
 	}
 	text := coded.Msg
 	for _, m := range g.marks {
-		if !slices.Contains(g.lost, m.Path) || m.Access&sandbox.WriteOnly != 0 || m.around&sandbox.WriteOnly == 0 {
+		if !slices.Contains(g.lost, m.Path) || !m.gains() {
 			continue
 		}
 		if what := m.judge(); what != "" {
@@ -57,7 +57,6 @@ func (m mark) judge() string {
 	if err != nil {
 		return "" // it is gone
 	}
-	was, known := m.before()
 	now, readable := []byte(nil), false
 	if st.Mode().IsRegular() {
 		now, readable = readLost(root, name)
@@ -67,31 +66,31 @@ func (m mark) judge() string {
 		part = m.Path[i+len("/.git/"):]
 	}
 	switch {
-	case known && readable && bytes.Equal(was, now):
+	case m.known && readable && bytes.Equal(m.was, now):
 		return ""
 	case part == "hooks" && st.IsDir() && onlySamples(root, name):
 		return ""
-	case strings.HasPrefix(part, "config") && readable && harmlessConfig(now, was):
+	case strings.HasPrefix(part, "config") && readable && harmlessConfig(now, m.was):
 		return ""
 	case !steers(m.Path):
 		return fmt.Sprintf("%q may hold what the command wrote at that moment: compare it with what you expect", m.Path)
 	}
-	return m.restore(root, name, was, known)
+	return m.restore(root, name)
 }
 
 // restore renames what other programs would run by itself, and puts back what was there.
-func (m mark) restore(root *os.Root, name string, was []byte, known bool) string {
+func (m mark) restore(root *os.Root, name string) string {
 	to := name + ".refused-" + strings.ToLower(rand.Text()[:8])
 	if err := root.Rename(name, to); err != nil {
 		return fmt.Sprintf("%q can make other programs run what the command wrote, and could not be renamed: look at it before you use it", m.Path)
 	}
 	said := fmt.Sprintf("%q can make other programs run what it names, and the command could write it at that moment: it is %q now", m.Path, to)
-	if !known {
+	if !m.known {
 		return said
 	}
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, m.mode())
 	if err == nil {
-		_, err = f.Write(was)
+		_, err = f.Write(m.was)
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
@@ -108,15 +107,23 @@ func (m mark) mode() os.FileMode {
 	return os.FileMode(st.Mode & 0o777)
 }
 
-// before is what the file held when the command began, or what a program of the host wrote
-// into it since: the command could not.
-func (m mark) before() ([]byte, bool) {
-	if m.pin < 0 || m.Folder {
-		return nil, false
+// remember keeps the content of a file that other programs run, if the command could write it
+// once its protection is gone. Afterwards nothing tells: while the kernel replaces a name, it
+// takes the mount away first, so that for an instant the old file itself can be written.
+func (m *mark) remember() {
+	if m.pin < 0 || m.Folder || !m.gains() || !steers(m.Path) {
+		return
 	}
 	b := make([]byte, maxLost+1)
 	n, err := unix.Pread(m.pin, b, 0)
-	return b[:max(n, 0)], err == nil && n <= maxLost
+	if m.known = err == nil && n <= maxLost; m.known {
+		m.was = bytes.Clone(b[:n])
+	}
+}
+
+// gains reports whether the command could write at the path without the mount.
+func (m *mark) gains() bool {
+	return m.Access&sandbox.WriteOnly == 0 && m.around&sandbox.WriteOnly != 0
 }
 
 func readLost(root *os.Root, name string) ([]byte, bool) {
