@@ -21,7 +21,9 @@ holders (agent:docs), or sections with an entry as in policies: 'files src/**',
 'network *', 'commands git push **', 'tools mcp:mail:*', 'models openai/*'. FROM
 may also be a label: 'label private'.
 
-The answer "no way" is a proof. A way is shown step by step, each with an
+The answer "no way" is computed for all paths, hosts and commands, not for
+examples. It holds while no other program replaces a protected file beside a
+running command: Remit then ends the command at once. A way is shown step by step, each with an
 example, the rule that decides it, and its place, and then the fewest entries
 of policies that every way needs. The exit status is 0 if there is no way, 4 if
 there is one, and 5 if each needs a person's approval or a tool that Remit
@@ -160,8 +162,8 @@ func (s *session) printAnswer(w *reach.World, answer reach.Answer, cut []reach.E
 	without := "gets there without a person"
 	switch answer.Verdict {
 	case reach.Unreachable:
-		s.printf("%s: it is proved that nothing leads from %s to %s\n", verdict, from, to)
-		s.printf("  %s\n", s.paint(dim, "asked of "+counted(len(w.Holders), "holder")+" and all built-in tools; docs/authority.md says what is assumed"))
+		s.printf("%s: by the policies, nothing leads from %s to %s\n", verdict, from, to)
+		s.printf("  %s\n", s.paint(dim, "asked of "+counted(len(w.Holders), "holder")+" and all built-in tools; assumed: no other program replaces a protected file while a command runs, and docs/authority.md"))
 		return
 	case reach.Conditional:
 		s.printf("%s: %s gets to %s only by an approval or an assumption\n", verdict, from, to)

@@ -53,7 +53,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	Unreachable Verdict = "unreachable" // it is proved that there is no way
+	Unreachable Verdict = "unreachable" // by the policies there is no way
 	Reachable   Verdict = "reachable"   // there is a way without a question
 	Conditional Verdict = "conditional" // only by a question to a person, or by a tool that is not compiled in
 )
@@ -342,7 +342,7 @@ func (w *World) person(h int) bool { return strings.HasPrefix(w.Holders[h].Name,
 // maxExamples bounds how many examples of one step the policies are asked about.
 const maxExamples = 12
 
-// step is how a holder acts on what is asked about; nil: it is proved that the holder
+// step is how a holder acts on what is asked about; nil: by the policies the holder
 // cannot.
 func (w *World) step(h int, p part, open bool, within language.Language) (*Step, error) {
 	least := policy.Ask

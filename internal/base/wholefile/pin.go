@@ -37,6 +37,21 @@ func Pinned(dir int, name string) bool {
 	return errors.Is(unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
+// PinnedPath is Pinned for a path.
+func PinnedPath(name string) bool { return Pinned(unix.AT_FDCWD, name) }
+
+// Rename puts a new file in the place of another one. A pinned file gets the content instead.
+func Rename(temp, name string) error {
+	if !PinnedPath(name) {
+		return os.Rename(temp, name)
+	}
+	b, err := os.ReadFile(temp)
+	if err == nil {
+		err = overwrite(name, b)
+	}
+	return errors.Join(err, os.Remove(temp))
+}
+
 // Overwrite replaces the content of an open file in place. A reader can see a part of it.
 func Overwrite(f *os.File, b []byte) error {
 	_, err := f.WriteAt(b, 0)

@@ -71,7 +71,7 @@ func readAll(f *os.File, st os.FileInfo, most int64) ([]byte, error) {
 // the file's owner can read it. Once Replace returns, a loss of power undoes nothing.
 // A file that a sandbox has pinned is written in place, see [Pin].
 func Replace(name string, b []byte) error {
-	if Pinned(unix.AT_FDCWD, name) {
+	if PinnedPath(name) {
 		return overwrite(name, b)
 	}
 	dir := filepath.Dir(name)

@@ -18,7 +18,7 @@ func TestFlows(t *testing.T) {
 			"map":{"nodes":[{"column":"holder","name":"agent:docs"},{"column":"sink","name":"POST https://x.test/</title><script>"}],
 			"edges":[{"from":0,"to":1,"open":true,"step":{"from":"agent:docs","does":"sends to","to":"POST https://x.test/","effect":"allow","rule":"network.allow[0]","proved":true}}]}}}`, 200,
 			[]string{"⊘ reachable", `files.write.allow[0] &#34;&lt;b&gt;&#34;`, `<path class="open"`, "without a person", "x.test/&lt;/title&gt;", "✓ allow"}},
-		"no way":     {`{"holders":["agent:docs"],"ways":{"from":"agent:docs","to":"network *","verdict":"unreachable","steps":[],"cut":[],"map":{"nodes":[],"edges":[]}}}`, 200, []string{"✓ no way", "proved that nothing leads there"}},
+		"no way":     {`{"holders":["agent:docs"],"ways":{"from":"agent:docs","to":"network *","verdict":"unreachable","steps":[],"cut":[],"map":{"nodes":[],"edges":[]}}}`, 200, []string{"✓ no way", "By the policies, nothing leads there"}},
 		"a mistake":  {`{"status":400,"title":"Bad Request","code":"E9001","detail":"\"<i>\" is neither a principal nor a section"}`, 400, []string{"&lt;i&gt;", `value="agent:docs"`}},
 		"signed out": {`{"status":401,"title":"Unauthorized","code":"E6003","detail":"the grant was revoked"}`, 401, []string{"the grant was revoked"}},
 	} {

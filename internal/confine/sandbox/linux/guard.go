@@ -176,7 +176,7 @@ func (g *guard) stop() {
 	})
 }
 
-// look compares the mounts with those that there were first.
+// look compares the mounts with the first ones.
 func (g *guard) look(fd int) {
 	now, err := mountsAt(fd)
 	if err != nil {

@@ -44,7 +44,7 @@ func (g *guard) judge(err error) error {
 	return fault.Wrap(coded.Code, err, "%s", text).WithHint("%s", coded.Hint)
 }
 
-// judge compares what is at a path now with what was there before the command. Whether the
+// judge compares a path with its earlier content. Whether the
 // command wrote it or the program that replaced the file, nothing tells.
 func (m mark) judge() string {
 	root, err := os.OpenRoot(path.Dir(m.Path))
@@ -78,7 +78,7 @@ func (m mark) judge() string {
 	return m.restore(root, name)
 }
 
-// restore renames what other programs would run by itself, and puts back what was there.
+// restore renames a file that other programs run, and puts the earlier content back.
 func (m mark) restore(root *os.Root, name string) string {
 	to := name + ".refused-" + strings.ToLower(rand.Text()[:8])
 	if err := root.Rename(name, to); err != nil {
@@ -136,7 +136,7 @@ func readLost(root *os.Root, name string) ([]byte, bool) {
 	return b, err == nil && len(b) <= maxLost
 }
 
-// steers reports whether other programs run what a file of that name says, see [policy.Sensitive].
+// steers reports whether a file of that name controls other programs, see [policy.Sensitive].
 func steers(p string) bool {
 	chain, err := everything()
 	if err != nil {

@@ -88,7 +88,7 @@ func (m *moves) control(do func(fd int) error) error {
 	return errors.Join(raw.Control(func(fd uintptr) { err = do(int(fd)) }), err)
 }
 
-// read wakes the guards of what was moved until close.
+// read wakes the guards of each moved file until close.
 func (m *moves) read() {
 	buf := make([]byte, 64<<10)
 	for {
