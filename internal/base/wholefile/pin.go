@@ -9,8 +9,8 @@ import (
 
 // Pin asks all of Remit's processes to keep a file or folder under its name, until the
 // descriptor is closed. A mount of a running sandbox hangs on that name: the kernel takes
-// the mount away when the name is replaced, moved or removed. Pins are shared locks, so
-// they end with their process.
+// the mount away when the name is replaced, moved or removed. Pins are shared locks of one
+// byte far behind the end, so they end with their process.
 func Pin(name string) (fd int, err error) {
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -18,7 +18,7 @@ func Pin(name string) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	_ = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) // where another program has it locked, the sandbox's watch is left
+	_ = lockPin(fd) // where another program has it locked, the sandbox's watch is left
 	return fd, nil
 }
 
@@ -33,8 +33,8 @@ func Pinned(dir int, name string) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = unix.Close(fd) }() // which lets go of the lock
-	return errors.Is(unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+	defer func() { _ = unix.Close(fd) }() // nothing was written to it
+	return hasPin(fd)
 }
 
 // PinnedPath is Pinned for a path.

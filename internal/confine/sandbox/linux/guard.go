@@ -50,16 +50,29 @@ type guard struct {
 type mark struct {
 	sandbox.Mount
 	around sandbox.Access // of the mount that it lies in
-	pin    int            // what was there before the command, open for reading; -1: it could not be opened
-	was    []byte         // what it held
-	known  bool           // was is known
+	pin    int            // the file as it was before the command; -1: it could not be opened
+	was    []byte         // its content then
+	mode   os.FileMode
+	known  bool // was is known
 }
 
-// marksOf are the mounts of a profile that take access away in a folder of the host.
-func marksOf(p sandbox.Profile) (list []mark) {
+// maxPins bounds the open files of one command. Of further files, the watch alone tells when
+// Remit's own tools replace them.
+const maxPins = 256
+
+// marksOf are the mounts of a profile that take access away in a folder of the host, and the
+// paths of those that are in no folder of the host.
+func marksOf(p sandbox.Profile) (list []mark, top map[string]bool) {
+	top = map[string]bool{"/": true}
+	last := map[string]int{} // the topmost mount of each path so far
 	for i, m := range p.Mounts {
-		_, around := sandbox.Cover(p.Mounts[:i], m.Path)
-		if around == nil || around.Kind != sandbox.Bind || m.Kind == sandbox.Socket {
+		around := aroundOf(p.Mounts, last, m.Path)
+		last[m.Path] = i
+		if around == nil || around.Kind != sandbox.Bind {
+			top[m.Path] = true
+			continue
+		}
+		if m.Kind == sandbox.Socket {
 			continue
 		}
 		access := m.Access
@@ -70,12 +83,26 @@ func marksOf(p sandbox.Profile) (list []mark) {
 			list = append(list, mark{Mount: m, around: around.Access, pin: -1})
 		}
 	}
-	return list
+	return list, top
+}
+
+// aroundOf is [sandbox.Cover] in the time that the depth of the path takes.
+func aroundOf(mounts []sandbox.Mount, last map[string]int, p string) (around *sandbox.Mount) {
+	most := -1
+	for at := p; ; at = path.Dir(at) {
+		if i, ok := last[at]; ok && i > most {
+			most, around = i, &mounts[i]
+		}
+		if at == "/" {
+			return around
+		}
+	}
 }
 
 // guard prepares the watch of one command; nil: no mount needs it.
 func (b *Box) guard(p sandbox.Profile, l *layers) (*guard, error) {
-	g := &guard{marks: marksOf(p), own: l != nil}
+	marks, top := marksOf(p)
+	g := &guard{marks: marks, own: l != nil}
 	if len(g.marks) == 0 {
 		return nil, nil
 	}
@@ -83,7 +110,7 @@ func (b *Box) guard(p sandbox.Profile, l *layers) (*guard, error) {
 		return g, nil
 	}
 	g.moves = &b.moves
-	if err := g.moves.add(g, waysTo(p, g.marks)); err != nil {
+	if err := g.moves.add(g, waysTo(top, marks)); err != nil {
 		return nil, fault.Wrap(fault.SandboxMissing, err, "moves of protected files cannot be watched: %v", err).
 			ForOperator("raise fs.inotify.max_user_watches and fs.inotify.max_user_instances with sysctl")
 	}
@@ -92,6 +119,10 @@ func (b *Box) guard(p sandbox.Profile, l *layers) (*guard, error) {
 		if st, err := os.Lstat(m.Path); err == nil && (st.Mode().IsRegular() || st.IsDir()) {
 			m.pin, _ = wholefile.Pin(m.Path) // what this user cannot open, only the watch protects
 			m.remember()
+		}
+		if i >= maxPins && m.pin >= 0 {
+			_ = unix.Close(m.pin) // only read
+			m.pin = -1
 		}
 	}
 	return g, nil
@@ -112,7 +143,7 @@ func (g *guard) close() {
 
 // guard adds the calls that hand out the list of mounts, once it is complete.
 func (b *builder) guard() {
-	if len(marksOf(b.p)) == 0 {
+	if list, _ := marksOf(b.p); len(list) == 0 {
 		return
 	}
 	b.Save(stepGuard, b.fd, unix.SYS_OPENAT, cwd, b.Text("/proc/self/mountinfo"), spawn.Int(unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK), none)
@@ -296,13 +327,7 @@ func (g *guard) failure(p permit.Permit) error {
 
 // waysTo are the protected paths and the folders of the host in which a move would take
 // one of them along.
-func waysTo(p sandbox.Profile, marks []mark) []string {
-	top := map[string]bool{"/": true}
-	for i, m := range p.Mounts {
-		if _, around := sandbox.Cover(p.Mounts[:i], m.Path); around == nil || around.Kind != sandbox.Bind {
-			top[m.Path] = true
-		}
-	}
+func waysTo(top map[string]bool, marks []mark) []string {
 	ways := map[string]bool{}
 	for _, m := range marks {
 		for at := m.Path; !top[at] && !ways[at]; at = path.Dir(at) {

@@ -292,6 +292,25 @@ func TestACommandStaysWhereItsProtectionDoes(t *testing.T) {
 	})
 }
 
+// A command whose protected files cannot be watched is not started, and no watch is left.
+func TestWithoutAWatchNothingRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, guardedPolicy)
+	prepareFiles(w)
+	w.sh("echo > out/first")
+	if n := w.box.Watched(); n > 0 {
+		t.Errorf("%d files are watched after the command", n)
+	}
+	must(t, w.box.BreakMoves())
+	_, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{"/bin/sh", "-c", "echo > out/second"}, Shell: true, Dir: w.dir})
+	if fault.CodeOf(err) != fault.SandboxMissing || !strings.Contains(err.Error(), "cannot be watched") {
+		t.Errorf("err = %v, want a refusal that names the watch", err)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "out/second")); err == nil {
+		t.Error("the command ran")
+	}
+}
+
 // A person's Git works beside a command. Only what rewrites the configuration ends it, and says so.
 func TestAPersonsGitBesideACommand(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func (m mark) restore(root *os.Root, name string) string {
 	if !m.known {
 		return said
 	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, m.mode())
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, m.mode)
 	if err == nil {
 		_, err = f.Write(m.was)
 		err = errors.Join(err, f.Close())
@@ -99,14 +99,6 @@ func (m mark) restore(root *os.Root, name string) string {
 	return said + ", and the earlier content is back"
 }
 
-func (m mark) mode() os.FileMode {
-	var st unix.Stat_t
-	if m.pin < 0 || unix.Fstat(m.pin, &st) != nil {
-		return 0o600
-	}
-	return os.FileMode(st.Mode & 0o777)
-}
-
 // remember keeps the content of a file that other programs run, if the command could write it
 // once its protection is gone. Afterwards nothing tells: while the kernel replaces a name, it
 // takes the mount away first, so that for an instant the old file itself can be written.
@@ -114,8 +106,11 @@ func (m *mark) remember() {
 	if m.pin < 0 || m.Folder || !m.gains() || !steers(m.Path) {
 		return
 	}
+	var st unix.Stat_t
 	b := make([]byte, maxLost+1)
 	n, err := unix.Pread(m.pin, b, 0)
+	err = errors.Join(err, unix.Fstat(m.pin, &st))
+	m.mode = os.FileMode(st.Mode & 0o777)
 	if m.known = err == nil && n <= maxLost; m.known {
 		m.was = bytes.Clone(b[:n])
 	}
