@@ -2,7 +2,6 @@ package command
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -87,7 +86,6 @@ func (d *deriver) command(argv []string) {
 	d.add(a)
 	d.depth++
 	name := base(argv[0])
-	d.files(name, argv[1:])
 	p := programs()[name]
 	if p == nil {
 		p = variant(name)
@@ -101,6 +99,9 @@ func (d *deriver) command(argv []string) {
 	}
 }
 
+// versioned are programs that are also installed under names with a machine or a version.
+var versioned = strings.Fields("gcc g++ cc c++ c89 c99 cpp clang clang++ gfortran ld ld.bfd ld.gold ld.lld nm objdump readelf ar ranlib strip size objcopy")
+
 // variant recognises names that carry a version or a machine: the dynamic linker,
 // which runs the program it is given, and compilers.
 func variant(name string) *program {
@@ -108,7 +109,7 @@ func variant(name string) *program {
 		return programs()["ld.so"]
 	}
 	bare := strings.TrimSuffix(strings.TrimRight(name, "0123456789."), "-")
-	for _, c := range strings.Fields(compilers) {
+	for _, c := range versioned {
 		if bare == c || strings.HasSuffix(bare, "-"+c) {
 			return programs()[c]
 		}
@@ -116,45 +117,57 @@ func variant(name string) *program {
 	return nil
 }
 
-// starts derives the commands that a known program starts.
+// starts derives the files that a known program touches, and the commands that it starts.
 func (d *deriver) starts(p *program, name string, args []string) {
-	switch {
-	case p.never != "":
+	if p.never != "" {
 		d.unknownStart(name, p.never)
-	case p.hooks != nil || p.words != nil:
-		d.hooks(p, name, args)
-	case p.free:
-		d.follow(p.run, nil, args)
+		return
+	}
+	r := p.read(args)
+	d.files(name, &p.files, r, args)
+	switch p.run {
+	case byNothing:
+		d.certain(name, r)
+	case byFind, byShell, byGit, bySed, byAwk, byTmux, bySu, byScript, byRsync, byHg, byTar, byGo, byCompiler, byRustc, byIP, byOpenSSL:
+		d.follow(p, r, args)
 	default:
-		o, rest, why := p.scan(args, d.assignable)
+		r, rest, why := p.scan(args, d.assignable)
 		if why != "" {
 			d.unknownStart(name, why)
 			return
 		}
-		d.follow(p.run, o, rest)
+		d.follow(p, r, rest)
 	}
 }
 
-func (d *deriver) follow(w way, o *options, rest []string) {
-	switch w {
+// certain refuses a program with an option that is not known, or may be one.
+func (d *deriver) certain(name string, r *parsed) bool {
+	if r.problem != "" {
+		d.unknown("what " + name + " does cannot be told: " + r.problem)
+	}
+	return r.problem == ""
+}
+
+func (d *deriver) follow(p *program, r *parsed, rest []string) {
+	switch p.run {
 	case byEnv:
-		runEnv(d, o, rest)
+		runEnv(d, r, rest)
 	case byFlock:
 		runFlock(d, rest)
 	case byWatch:
-		runWatch(d, o, rest)
+		runWatch(d, r, rest)
 	case byXargs:
-		runXargs(d, o, rest)
+		runXargs(d, r, rest)
 	case byFind:
-		runFind(d, rest)
+		runFind(d, &p.grammar, rest)
 	case byShell:
 		runShell(d, rest)
 	case byGit:
 		runGit(d, rest)
 	case byGdb:
-		runGdb(d, rest)
+		runGdb(d, r, rest)
 	case bySed:
-		runSed(d, rest)
+		runSed(d, r)
 	case byAwk:
 		runAwk(d, rest)
 	case byTmux:
@@ -162,62 +175,26 @@ func (d *deriver) follow(w way, o *options, rest []string) {
 	case bySu:
 		runSu(d, rest)
 	case byScript:
-		runScript(d, rest)
+		runScript(d, r)
 	case byRsync:
-		runRsync(d, rest)
+		runRsync(d, r)
 	case byHg:
-		runHg(d, rest)
+		runHg(d, r)
+	case byTar:
+		runTar(d, r)
+	case byGo:
+		runGo(d, &p.grammar, rest)
+	case byCompiler:
+		runCompiler(d, r, rest)
+	case byRustc:
+		runRustc(d, r, rest)
+	case byIP:
+		runIP(d, r)
+	case byOpenSSL:
+		runOpenSSL(d, rest)
 	default:
 		runInner(d, rest)
 	}
-}
-
-// hooks refuses options that name a program. A non-literal word could be one,
-// unless it stands behind "--"; a file of options (@FILE) is read behind it too.
-func (d *deriver) hooks(p *program, name string, args []string) {
-	if h := p.hooked(args); h != "" {
-		d.unknown("its word " + h + " can start a program; leave it out, or name that program in a call of its own")
-		return
-	}
-	ends, way := !slices.Contains(p.words, "@"), "put -- before it"
-	if !ends {
-		way = "write it out"
-	}
-	for i, w := range args {
-		if w == "--" && ends {
-			return
-		}
-		if h := p.couldHook(w, i == 0); h != "" {
-			d.unknown("a word of " + name + " is not literal and could be its option " + h + ", which starts a program; " + way)
-			return
-		}
-	}
-}
-
-// couldHook returns the option or word that a non-literal word could turn out to
-// be and that makes the program start another one, or "".
-func (p *program) couldHook(w string, first bool) string {
-	if !nonLiteral(w) {
-		return ""
-	}
-	b := begins(w)
-	for _, h := range p.words {
-		if strings.HasPrefix(h, b) || strings.HasPrefix(b, h) {
-			return h
-		}
-	}
-	for _, h := range p.hooks {
-		switch {
-		case b == "", first && (h == "-I" || h == "-F"):
-			return h
-		case !strings.HasPrefix(b, "-"):
-		case strings.HasPrefix(h, "--") && (strings.HasPrefix(h, b) || strings.HasPrefix(b, h) || !strings.HasPrefix(b, "--") && strings.HasPrefix(h[1:], b)):
-			return h
-		case !strings.HasPrefix(h, "--") && !strings.HasPrefix(b, "--"):
-			return h
-		}
-	}
-	return ""
 }
 
 // inner derives a shell script that a program is given.

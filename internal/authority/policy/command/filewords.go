@@ -8,15 +8,12 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// fileWords says which arguments of a program are files. Only arguments that are
-// certain become actions: the sandbox decides about the others.
+// fileWords says which arguments of a program are files. Options are named without dashes. Only
+// arguments that are certain become actions: the sandbox decides about the others.
 type fileWords struct {
-	values   string // short options with a value, attached or the next word
-	attached string // short options with a value only if it is attached
-	long     string // long options with a value after = or in the next word
-	read     string // options of the above whose value is a file that is read
-	write    string // options of the above whose value is a file that is written
-	sent     string // options of the above whose value names a file behind @
+	read  string // options whose value is a file that is read
+	write string // options whose value is a file that is written
+	sent  string // options whose value names a file behind @
 
 	first, rest, last use    // of the operands; first and last: noUse where they are like the rest
 	unless            string // options that take the place of the first operand
@@ -24,7 +21,6 @@ type fileWords struct {
 	other             string // options with which the rest is used as with says
 	with              use
 	into              string // options whose value is the folder that takes the place of the last operand
-	bundle            bool   // the first word is short options, also without a dash
 }
 
 // use is how a program uses a file.
@@ -49,87 +45,10 @@ var useKinds = map[use][]tool.ActionKind{
 	takes:   {tool.FileRead, tool.FileDelete},
 }
 
-// fileWord is an option with its value, or an operand, where option is "".
-type fileWord struct{ option, text string }
-
-// scan reads a program's arguments. A word that is not literal is an operand: only
-// its place matters.
-func (f *fileWords) scan(args []string) (out []fileWord) {
-	if f.bundle && len(args) > 0 && !nonLiteral(args[0]) && !strings.HasPrefix(args[0], "-") {
-		letters := args[0]
-		args = args[1:]
-		for _, c := range strings.Split(letters, "") {
-			w := fileWord{option: c}
-			if strings.Contains(f.values, c) && len(args) > 0 {
-				w.text, args = args[0], args[1:]
-			}
-			out = append(out, w)
-		}
-	}
-	for i := 0; i < len(args); i++ {
-		w := args[i]
-		next := func() string {
-			if i++; i < len(args) {
-				return args[i]
-			}
-			return ""
-		}
-		switch {
-		case w == "--":
-			for _, w := range args[i+1:] {
-				out = append(out, fileWord{"", w})
-			}
-			return out
-		case nonLiteral(w), w == "-", !strings.HasPrefix(w, "-"):
-			out = append(out, fileWord{"", w})
-		case strings.HasPrefix(w, "--"):
-			name, value, attached := strings.Cut(w[2:], "=")
-			full := abbreviated(name, f.long)
-			if full != "" && !attached {
-				value = next()
-			}
-			if full == "" {
-				full = name
-			}
-			out = append(out, fileWord{full, value})
-		default:
-			for k := 1; k < len(w); k++ {
-				o := fileWord{option: w[k : k+1]}
-				if strings.Contains(f.values, o.option) {
-					if o.text = w[k+1:]; o.text == "" {
-						o.text = next()
-					}
-				} else if strings.Contains(f.attached, o.option) {
-					o.text = w[k+1:]
-				}
-				out = append(out, o)
-				if o.text != "" || strings.Contains(f.values+f.attached, o.option) {
-					break
-				}
-			}
-		}
-	}
-	return out
-}
-
-// abbreviated gives the long option of a list that a name stands for, or "".
-func abbreviated(name, list string) string {
-	found := ""
-	for _, l := range strings.Fields(list) {
-		switch {
-		case l == name:
-			return l
-		case strings.HasPrefix(l, name):
-			found = l
-		}
-	}
-	return found
-}
-
 // oneOf reports whether one of the given options is in a list, whose long ones are
 // words and whose short ones are letters of words.
-func oneOf(given []fileWord, list string) bool {
-	return slices.ContainsFunc(given, func(w fileWord) bool { return named(w.option, list) })
+func oneOf(words []given, list string) bool {
+	return slices.ContainsFunc(words, func(w given) bool { return named(w.option, list) })
 }
 
 func named(option, list string) bool {
@@ -137,26 +56,26 @@ func named(option, list string) bool {
 }
 
 // files adds the files that a command's arguments name.
-func (d *deriver) files(name string, args []string) {
-	f := fileTable()[name]
-	switch {
-	case name == "dd":
+func (d *deriver) files(name string, f *fileWords, r *parsed, args []string) {
+	was := d.dir
+	switch name {
+	case "dd":
 		d.ddFiles(args)
-	case f != nil:
-		was := d.dir
-		given := f.scan(args)
-		if name == "tar" {
-			d.tarFiles(given)
-		}
-		d.optionFiles(f, given)
-		d.operandFiles(f, name, given)
-		d.dir = was
+	case "tar":
+		d.tarFiles(r.given)
 	}
+	words := slices.Clone(r.given)
+	for _, w := range r.rest {
+		words = append(words, given{"", w})
+	}
+	d.optionFiles(f, words)
+	d.operandFiles(f, name, words)
+	d.dir = was
 }
 
 // optionFiles adds the files that options name.
-func (d *deriver) optionFiles(f *fileWords, given []fileWord) {
-	for _, w := range given {
+func (d *deriver) optionFiles(f *fileWords, words []given) {
+	for _, w := range words {
 		switch {
 		case named(w.option, f.read):
 			d.argument(reads, w.text, tool.FileArgument)
@@ -176,16 +95,16 @@ func (d *deriver) optionFiles(f *fileWords, given []fileWord) {
 }
 
 // operandFiles adds the files that operands name.
-func (d *deriver) operandFiles(f *fileWords, name string, given []fileWord) {
+func (d *deriver) operandFiles(f *fileWords, name string, words []given) {
 	first, rest, last, into := f.first, f.rest, f.last, ""
-	if oneOf(given, f.other) {
+	if oneOf(words, f.other) {
 		rest = f.with
 	}
-	if oneOf(given, f.unless) {
+	if oneOf(words, f.unless) {
 		first = noUse
 	}
 	var operands []string
-	for _, w := range given {
+	for _, w := range words {
 		if w.option == "" {
 			operands = append(operands, w.text)
 		} else if named(w.option, f.into) {
@@ -199,7 +118,7 @@ func (d *deriver) operandFiles(f *fileWords, name string, given []fileWord) {
 		into = ""
 	}
 	mode := tool.FileArgument
-	if f.tree == "*" || oneOf(given, f.tree) {
+	if f.tree == "*" || oneOf(words, f.tree) {
 		mode = tool.TreeArgument
 	}
 	for i, w := range operands {
@@ -243,22 +162,22 @@ func (d *deriver) destination(u use, into string, from []string, mode tool.Argum
 
 // tarFiles adds tar's archive and the folder that it extracts to, which also becomes
 // the folder of its operands.
-func (d *deriver) tarFiles(given []fileWord) {
+func (d *deriver) tarFiles(words []given) {
 	archive := reads
-	if oneOf(given, "c create r append u update A catenate delete") {
+	if oneOf(words, "c create r append u update A catenate delete") {
 		archive = writes
 	}
-	for _, w := range given {
+	for _, w := range words {
 		if named(w.option, "f file") && !strings.Contains(w.text, ":") {
 			d.argument(archive, w.text, tool.FileArgument)
 		}
 	}
-	for _, w := range given {
+	for _, w := range words {
 		if named(w.option, "C directory") {
 			d.dir = d.argumentPath(w.text)
 		}
 	}
-	if oneOf(given, "x extract get") && !oneOf(given, "O to-stdout") {
+	if oneOf(words, "x extract get") && !oneOf(words, "O to-stdout") {
 		d.argument(writes, ".", tool.TreeArgument)
 	}
 }

@@ -2,8 +2,11 @@ package command
 
 import (
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // gitConfig are configuration keys, with a value or for any, that cannot make
@@ -13,53 +16,39 @@ var gitConfig = words(`user.name user.email color.ui color.diff color.status col
 	diff.algorithm diff.renames log.showsignature=false log.date pull.rebase push.default status.short column.ui
 	advice.detachedhead rebase.autosquash merge.conflictstyle`)
 
-// gitFlags are global options of git without a value, gitValues those with one.
-var (
-	gitFlags  = words("-p --paginate -P --no-pager --no-replace-objects --bare --literal-pathspecs --no-optional-locks --version --help -h -v --html-path --man-path --info-path --exec-path")
-	gitValues = words("-C --work-tree --namespace --list-cmds --attr-source")
-)
+// gitSettings are further keys that git config may set. Those of a repository only take effect
+// where its own file is read, and start nothing either.
+var gitSettings = words(`core.eol core.filemode core.ignorecase core.safecrlf core.longpaths core.symlinks core.precomposeunicode core.pager=less commit.gpgsign tag.gpgsign gpg.format=ssh gpg.format=openpgp user.signingkey
+	push.autosetupremote push.followtags fetch.prune fetch.prunetags pull.ff merge.ff rebase.autostash rebase.updaterefs rerere.enabled diff.colormoved diff.mnemonicprefix diff.noprefix branch.sort tag.sort
+	status.showuntrackedfiles status.branch log.decorate log.abbrevcommit core.commentchar help.autocorrect=0 feature.manyfiles index.version gc.auto maintenance.auto=false safe.directory submodule.recurse`)
 
-// gitHooks are options of subcommands that name a program to start. The
-// subcommand "" is any of those that talk to another repository.
-var gitHooks = map[string]*program{
-	"":         {hooks: []string{"-u", "--upload-pack", "--receive-pack", "--exec"}, plain: []string{"--upload"}},
-	"clone":    {hooks: []string{"-u", "-c", "--upload-pack", "--config", "--template"}},
-	"init":     {hooks: []string{"--template"}},
-	"rebase":   {hooks: []string{"-x", "--exec"}},
-	"grep":     {hooks: []string{"-O", "--open-files-in-pager"}},
-	"difftool": {hooks: []string{"-x", "-t", "--extcmd", "--tool"}},
-}
+var gitGlobals = &grammar{known: gitGlobal, lead: true, single: true}
 
-var gitRemote = words("fetch pull ls-remote archive fetch-pack send-pack")
-
-// gitNever are subcommands that start what their arguments or configuration say.
-var gitNever = words("filter-branch mergetool for-each-repo remote-ext remote-fd send-email instaweb web--browse daemon shell credential hook help difftool gui citool gitk maintenance imap-send interpret-trailers")
+// gitCommandSet is the options of each known subcommand of git.
+var gitCommandSet = sync.OnceValue(func() map[string]*grammar {
+	m := map[string]*grammar{}
+	gitOptions(gitCommands, m, true)
+	gitOptions(gitTalking, m, false)
+	return m
+})
 
 func runGit(d *deriver, args []string) {
-	for len(args) > 0 && (nonLiteral(args[0]) || strings.HasPrefix(args[0], "-")) {
-		name, value, attached := strings.Cut(args[0], "=")
+	r := gitGlobals.read(args)
+	if r.problem != "" {
+		d.unknown("git can start any program: " + r.problem)
+		return
+	}
+	for _, g := range r.given {
 		switch {
-		case nonLiteral(args[0]):
-			d.unknownStart("git", "an option is not literal")
+		case g.option == "c" && !harmlessConfig(g.text):
+			d.unknown("git's option -c can make it start any program; leave it out")
 			return
-		case args[0] == "-c" && len(args) > 1 && harmlessConfig(args[1]):
-			args = args[2:]
-		case gitFlags[args[0]]:
-			args = args[1:]
-		case gitValues[name] && attached:
-			args = args[1:]
-		case gitValues[name] && len(args) > 1 && !isMany(args[1]):
-			value, args = args[1], args[2:]
-		default:
-			d.unknown("git's option " + name + " can make it start any program; leave it out")
-			return
-		}
-		if name == "-C" {
-			d.move(value)
+		case g.option == "C":
+			d.move(g.text)
 		}
 	}
-	if len(args) > 0 {
-		d.gitCommand(args[0], args[1:])
+	if len(r.rest) > 0 {
+		d.gitCommand(r.rest[0], r.rest[1:])
 	}
 }
 
@@ -73,25 +62,35 @@ func harmlessConfig(kv string) bool {
 }
 
 func (d *deriver) gitCommand(sub string, args []string) {
-	hooks := gitHooks[sub]
-	if gitRemote[sub] {
-		hooks = gitHooks[""]
-	}
+	known := gitCommandSet()[sub]
 	switch {
 	case nonLiteral(sub):
 		d.unknownStart("git", "its subcommand is not literal")
-	case gitNever[sub]:
-		d.unknownStart("git "+sub, readsCmds)
-	case sub == "push":
-		d.hooks(&program{hooks: []string{"--receive-pack", "--exec"}}, "git push", args)
-	case sub == "bisect" && len(args) > 0 && nonLiteral(args[0]):
-		d.unknownStart("git bisect", "its subcommand is not literal")
-	case sub == "bisect" && len(args) > 0 && args[0] == "run":
+		return
+	case sub == "send-pack" || sub == "http-push" || sub == "subtree":
+		known = gitCommandSet()["push"] // with options of its own, which are not known
+	case known == nil:
+		d.unknownStart("git "+sub, "it is not a command of Git that is known to start nothing, and can be an alias or a program of that name")
+		return
+	}
+	r := known.read(args)
+	if sub == "bisect" && len(args) > 0 && args[0] == "run" {
 		d.command(args[1:])
-	case sub == "submodule":
-		d.gitForeach(args)
-	case hooks != nil:
-		d.hooks(hooks, "git "+sub, args)
+		return
+	}
+	if sub == "submodule" && d.gitForeach(args) {
+		return
+	}
+	if why := gitProblem(sub, r, d.search != nil); why != "" {
+		d.unknownStart("git "+sub, why)
+	}
+	for _, g := range r.given {
+		switch {
+		case g.option == "output", g.option == "o" && sub == "archive":
+			d.argument(writes, g.text, tool.FileArgument)
+		case g.option == "output-directory", g.option == "o" && (sub == "format-patch" || sub == "bugreport" || sub == "diagnose"):
+			d.argument(writes, g.text, tool.TreeArgument)
+		}
 	}
 	for _, w := range args {
 		if strings.HasPrefix(w, "ext::") || strings.HasPrefix(w, "fd::") {
@@ -100,13 +99,83 @@ func (d *deriver) gitCommand(sub string, args []string) {
 	}
 }
 
-// gitForeach: one word behind foreach is a script, several are a command.
-func (d *deriver) gitForeach(args []string) {
+// gitProblem says why what a known subcommand starts is unknown, or "". searched: a script has
+// added folders to PATH, where Git also looks for merge strategies.
+func gitProblem(sub string, r *parsed, searched bool) string {
+	operands := r.operands()
+	switch {
+	case r.problem != "":
+		return r.problem
+	case searched && (r.has("s", "strategy") || len(operands) > 0 && nonLiteral(operands[0])):
+		return "it can start a program of the folders that were added to PATH"
+	case sub == "config":
+		return gitConfigProblem(r)
+	case sub == "bisect" && len(operands) > 0 && !gitBisect[operands[0]]:
+		return "its subcommand " + showWord(operands[0]) + " can start programs"
+	case sub == "archive" && (strings.HasPrefix(r.value("format"), "tar.") || strings.Contains(r.value("format"), "\x00")) && r.value("format") != "tar.gz":
+		return "its format is one for which the configuration names a program"
+	}
+	for _, g := range r.given {
+		if (g.option == "s" || g.option == "strategy") && (sub == "merge" || sub == "pull" || sub == "rebase") && !gitStrategies[g.text] {
+			return "its strategy " + showWord(g.text) + " can be a program of that name"
+		}
+	}
+	return ""
+}
+
+var gitBisect = words("start good bad new old skip reset log terms next")
+
+var gitStrategies = words("ort recursive resolve octopus ours subtree")
+
+// gitConfigProblem: settings can name programs, and aliases are commands.
+func gitConfigProblem(r *parsed) string {
+	const other = "; settings can name programs and make aliases"
+	operands := r.operands()
+	sets := r.has("add", "replace-all")
+	if len(operands) > 0 {
+		switch operands[0] {
+		case "get", "list", "unset":
+			return ""
+		case "set":
+			operands, sets = operands[1:], true
+		case "edit", "rename-section", "remove-section":
+			return "it rewrites the configuration" + other
+		}
+	}
+	switch {
+	case r.has("e", "rename-section"):
+		return "it rewrites the configuration" + other
+	case r.has("get", "get-all", "get-regexp", "get-urlmatch", "get-color", "get-colorbool", "l", "list", "unset", "unset-all", "remove-section"):
+		return ""
+	case len(operands) < 2 && !sets && (len(operands) == 0 || !isMany(operands[0])):
+		return ""
+	case len(operands) == 2 && !nonLiteral(operands[0]):
+		key := strings.ToLower(operands[0])
+		if gitConfig[key] || gitSettings[key] || gitConfig[key+"="+operands[1]] || gitSettings[key+"="+operands[1]] || gitRemoteKey(operands[0], operands[1]) {
+			return ""
+		}
+	}
+	return "it sets something that is not known to be harmless" + other
+}
+
+// gitRemoteKey reports whether a setting belongs to a branch or a remote, and names no program.
+func gitRemoteKey(key, value string) bool {
+	key = strings.ToLower(key)
+	if !strings.HasPrefix(key, "branch.") && !strings.HasPrefix(key, "remote.") || nonLiteral(value) || strings.Contains(value, "::") {
+		return false
+	}
+	last := key[strings.LastIndexByte(key, '.')+1:]
+	return last == "merge" || last == "remote" || last == "rebase" || last == "fetch" || last == "description" || last == "pushremote" || last == "url" || last == "tagopt" || last == "prune"
+}
+
+// gitForeach: one word behind foreach is a script, several are a command. It reports whether
+// the words have a foreach, or may.
+func (d *deriver) gitForeach(args []string) bool {
 	for i, w := range args {
 		switch {
 		case nonLiteral(w):
 			d.unknownStart("git submodule", "a word is not literal")
-			return
+			return true
 		case w == "foreach":
 			rest := args[i+1:]
 			for len(rest) > 0 && (rest[0] == "--recursive" || rest[0] == "--quiet" || rest[0] == "-q") {
@@ -120,7 +189,10 @@ func (d *deriver) gitForeach(args []string) {
 			default:
 				d.command(rest)
 			}
-			return
+			return true
+		case !strings.HasPrefix(w, "-"):
+			return false
 		}
 	}
+	return false
 }

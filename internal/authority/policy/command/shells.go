@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -30,32 +29,19 @@ func runSu(d *deriver, args []string) {
 }
 
 // runScript: it records a shell, or the command behind -c, which the person's own shell reads.
-func runScript(d *deriver, args []string) {
-	line, given, files := "", false, 0
-	for i := 0; i < len(args); i++ {
-		w := args[i]
-		name, value, attached := strings.Cut(w, "=")
-		switch {
-		case nonLiteral(w) && mayBeOption(w):
-			d.unknownStart("script", "an option is not literal")
-			return
-		case name == "--command" && attached:
-			line, given = value, true
-		case w == "--command" || isBundle(w, "c", "aefq") && strings.HasSuffix(w, "c"):
-			if i++; i < len(args) {
-				line, given = args[i], true
-			}
-		case strings.HasPrefix(w, "-") && !isBundle(w, "", "aefq") && w != "--append" && w != "--flush" && w != "--quiet" && w != "--return":
-			d.unknownStart("script", "its option "+w+" is not one that is known to be harmless")
-			return
-		case !strings.HasPrefix(w, "-"):
-			files++
-		}
+func runScript(d *deriver, r *parsed) {
+	line := r.value("c")
+	if r.has("command") {
+		line = r.value("command")
 	}
 	switch {
-	case files > 1:
+	case r.problem != "":
+		d.unknownStart("script", r.problem)
+	case r.has("c") && r.has("command"):
+		d.unknownStart("script", "it has two commands")
+	case len(r.operands()) > 1:
 		d.unknownStart("script", "on some systems the words behind its file are a command")
-	case !given:
+	case !r.has("c", "command"):
 		d.command([]string{"sh"})
 	case !plainWords.MatchString(line):
 		d.unknownStart("script", "shells may read its command in different ways")
@@ -64,32 +50,16 @@ func runScript(d *deriver, args []string) {
 	}
 }
 
-var rsyncHooks = &program{hooks: []string{"-e", "-M", "--rsh", "--rsync-path", "--remote-option"}, plain: []string{"--rsync", "--remote"}}
-
 // runRsync: -e names the command that reaches the other host; rsync adds the host and its own
 // command to it. Plain options of ssh can be told.
-func runRsync(d *deriver, args []string) {
-	rest := slices.Clone(args)
-	for i := 0; i < len(rest); i++ {
-		w := rest[i]
-		if nonLiteral(w) || w == "--" {
-			break // what follows is judged as words
+func runRsync(d *deriver, r *parsed) {
+	certain := d.certain("rsync", r)
+	for _, g := range r.given {
+		if (g.option == "e" || g.option == "rsh") && !d.remoteShell(g.text) && certain {
+			d.unknownStart("rsync", "the command of its option "+g.option+" is not ssh with plain options")
+			return
 		}
-		value, ok := strings.CutPrefix(w, "--rsh=")
-		last := i
-		if !ok && i+1 < len(rest) && (w == "--rsh" || len(w) > 1 && w[0] == '-' && w[1] != '-' && strings.IndexAny(w, "BfTM@e") == len(w)-1 && w[len(w)-1] == 'e') {
-			value, ok, last = rest[i+1], true, i+1
-		}
-		if !ok {
-			continue
-		}
-		if !d.remoteShell(value) {
-			break
-		}
-		rest = slices.Delete(rest, i, last+1)
-		i--
 	}
-	d.hooks(rsyncHooks, "rsync", rest)
 }
 
 // remoteShell derives the command line of ssh that a program adds words to. It reports false
@@ -99,21 +69,54 @@ func (d *deriver) remoteShell(line string) bool {
 	if !plainWords.MatchString(line) || words[0] != "ssh" {
 		return false
 	}
-	d.hooks(programs()["ssh"], "ssh", words[1:])
+	d.certain("ssh", programs()["ssh"].read(words[1:]))
 	d.add(tool.Action{Kind: tool.Command, Argv: append(words, NonLiteralMany), Dir: d.dir})
 	return true
 }
 
-var hgHooks = &program{words: []string{"--config", "-R", "--repository", "--debugger", "serve"}}
-
 // runHg: a folder behind -R is like starting there. An address can name a program.
-func runHg(d *deriver, args []string) {
-	rest := slices.Clone(args)
-	for i := 0; i+1 < len(rest); i++ {
-		if folder := rest[i+1]; rest[i] == "-R" && !nonLiteral(folder) && !strings.ContainsAny(folder, ":-") && hgHooks.hooked([]string{folder}) == "" {
-			rest = slices.Delete(rest, i, i+2)
-			i--
+func runHg(d *deriver, r *parsed) {
+	if !d.certain("hg", r) {
+		return
+	}
+	for _, g := range r.given {
+		switch {
+		case g.option == "R" && (nonLiteral(g.text) || strings.ContainsAny(g.text, ":-")), g.option == "" && strings.HasPrefix("serve", g.text) && g.text != "" && len(g.text) > 2:
+			d.unknownStart("hg", "its word "+showWord(g.text)+" can be an address that names a program, or a server")
+			return
 		}
 	}
-	d.hooks(hgHooks, "hg", rest)
 }
+
+// runTar: names that it reads from a file are options too, unless it is told otherwise before.
+func runTar(d *deriver, r *parsed) {
+	if !d.certain("tar", r) {
+		return
+	}
+	verbatim := false
+	for _, g := range r.given {
+		switch g.option {
+		case "verbatim-files-from", "null":
+			verbatim = true
+		case "no-verbatim-files-from", "no-null":
+			verbatim = false
+		case "T", "files-from":
+			if !verbatim {
+				d.unknownStart("tar", "a file that lists files can also have options; write --verbatim-files-from before its option -T")
+				return
+			}
+		}
+	}
+}
+
+// runIP: netns and vrf start commands, and -b reads some.
+func runIP(d *deriver, r *parsed) {
+	switch {
+	case r.problem != "":
+		d.unknownStart("ip", r.problem)
+	case len(r.rest) > 0 && !ipObjects[r.rest[0]]:
+		d.unknownStart("ip", "its object "+showWord(r.rest[0])+" is not one that is known to start nothing")
+	}
+}
+
+var ipObjects = words("a addr address l link r ro route rule n neigh neighbor neighbour maddress mroute tunnel ntable tcp_metrics token nexthop monitor xfrm help")

@@ -18,7 +18,7 @@ func runInner(d *deriver, rest []string) {
 	}
 }
 
-func runEnv(d *deriver, o *options, rest []string) {
+func runEnv(d *deriver, o *parsed, rest []string) {
 	if o.has("i", "u", "ignore-environment", "unset") {
 		for _, name := range slices.Sorted(maps.Keys(d.env.Values)) {
 			d.keeps(name, NonLiteral)
@@ -28,7 +28,7 @@ func runEnv(d *deriver, o *options, rest []string) {
 	case o.has("C") && o.has("chdir"):
 		d.dir = "" // whichever comes last
 	case o.has("C", "chdir"):
-		d.move(o.seen["C"] + o.seen["chdir"])
+		d.move(o.value("C") + o.value("chdir"))
 	}
 	runInner(d, rest)
 }
@@ -53,7 +53,7 @@ func runFlock(d *deriver, rest []string) {
 }
 
 // runWatch: without -x the words are joined and given to a shell.
-func runWatch(d *deriver, o *options, rest []string) {
+func runWatch(d *deriver, o *parsed, rest []string) {
 	switch {
 	case len(rest) == 0:
 	case o.has("x", "exec"):
@@ -64,7 +64,7 @@ func runWatch(d *deriver, o *options, rest []string) {
 }
 
 // runXargs: the input's words go behind the command's, or replace a string.
-func runXargs(d *deriver, o *options, rest []string) {
+func runXargs(d *deriver, o *parsed, rest []string) {
 	if len(rest) == 0 {
 		rest = []string{"echo"}
 	}
@@ -76,7 +76,7 @@ func runXargs(d *deriver, o *options, rest []string) {
 	// Any of them may be the one that counts.
 	for _, name := range []string{"I", "i", "replace"} {
 		if o.has(name) {
-			argv = replaced(argv, cmp.Or(o.seen[name], "{}"), NonLiteral)
+			argv = replaced(argv, cmp.Or(o.value(name), "{}"), NonLiteral)
 		}
 	}
 	if o.has("L", "l", "n", "max-lines", "max-args") {
@@ -100,13 +100,10 @@ func replaced(argv []string, token, marker string) []string {
 	return out
 }
 
-// The primaries of find, by what follows them.
+// The primaries of find that start a command, or write to a file.
 var (
-	findExec   = words("-exec -execdir -ok -okdir")
-	findFile   = words("-fprint -fprint0 -fprintf -fls")
-	findValues = words(`-D -name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype
-		-newer -anewer -cnewer -newermt -mtime -mmin -atime -amin -ctime -cmin -used -size -maxdepth -mindepth -perm -user -group
-		-uid -gid -fstype -links -inum -samefile -context -printf -files0-from`)
+	findExec = words("-exec -execdir -ok -okdir")
+	findFile = words("-fprint -fprint0 -fprintf -fls")
 )
 
 func words(s string) map[string]bool {
@@ -117,7 +114,10 @@ func words(s string) map[string]bool {
 	return m
 }
 
-func runFind(d *deriver, args []string) {
+// findNewer is -newerXY. Y is t where the value is a time.
+var findNewer = regex.Lazy(`^-newer[aBcm][aBcmt]$`)
+
+func runFind(d *deriver, known *grammar, args []string) {
 	roots, inPaths, deletes := []string{}, true, false
 	args = d.hereInFull(args)
 	for i := 0; i < len(args); i++ {
@@ -147,8 +147,15 @@ func runFind(d *deriver, args []string) {
 			if w == "-fprintf" {
 				i++
 			}
-		case findValues[w] && (i+1 >= len(args) || !isMany(args[i+1])):
+		case findTakesValue(known, w):
 			i++
+			if i < len(args) && isMany(args[i]) && (couldFind(args[i]) || i+1 < len(args) && mayBeOption(args[i+1]) && (nonLiteral(args[i+1]) || known.options().kinds[args[i+1]] != flagOnly)) {
+				d.unknownStart("find", "the value of "+w+" may be several words, or none; quote it")
+				return
+			}
+		case !nonLiteral(w) && len(w) > 1 && w[0] == '-' && known.options().kinds[w] == unlisted && !known.prefixOf(w) && w != "--":
+			d.unknownStart("find", unknownOption(w))
+			return
 		}
 		if strings.HasPrefix(w, "-") && len(w) > 2 || w == "(" || w == "!" {
 			inPaths = false
@@ -168,6 +175,11 @@ func runFind(d *deriver, args []string) {
 	for _, r := range roots {
 		d.file(tool.FileDelete, r)
 	}
+}
+
+// findTakesValue reports whether the word behind a primary is its value.
+func findTakesValue(known *grammar, w string) bool {
+	return known.options().kinds[w] == valued || findNewer.MatchString(w)
 }
 
 // couldFind reports whether a word of find could be one of those that start or
@@ -249,78 +261,115 @@ func (d *deriver) findExec(primary string, args []string, found string) (n int, 
 // modes are options by name that do not change how bash reads a script.
 var modes = words("pipefail errexit nounset xtrace noglob noexec verbose")
 
+// shellReader reads a shell's own options.
+type shellReader struct {
+	d       *deriver
+	name    string
+	args    []string
+	script  bool // -c: the first operand is a script
+	posix   bool // in its POSIX mode bash expands aliases
+	problem string
+}
+
+// option reads a word that begins with - or +. Each o and O in it takes a word behind it, in
+// their order, as bash does.
+func (s *shellReader) option(w string) {
+	for _, c := range w[1:] {
+		switch {
+		case c == 'c' && w[0] == '-':
+			s.script = true
+		case strings.ContainsRune("elufnvx", c):
+		case (c == 'o' || c == 'O' && s.name == "bash") && len(s.args) > 0:
+			mode := s.args[0]
+			s.args = s.args[1:]
+			switch {
+			case nonLiteral(mode):
+				s.problem = "the name of an option is not literal"
+			case c == 'O' && !shellOptions[mode]:
+				s.problem = "its option " + w + " " + mode + " is not one that is known to be harmless"
+			case c == 'o':
+				s.posix = s.posix || !modes[mode]
+			}
+		default:
+			s.problem = "its options " + w + " are not all known to be harmless"
+		}
+	}
+}
+
 // runShell reads a shell's own options. Only -c names what is run; a script
 // file, standard input or (with -l) a start-up file is read by the shell itself,
 // inside the sandbox.
 func runShell(d *deriver, args []string) {
-	name, script, posix := base(d.argv[0]), false, false // in its POSIX mode bash expands aliases
-	for len(args) > 0 {
-		w := args[0]
+	s := &shellReader{d: d, name: base(d.argv[0]), args: args}
+options:
+	for len(s.args) > 0 && s.problem == "" {
+		w := s.args[0]
 		switch {
-		case nonLiteral(w) && script:
-			d.unknownStart(name, "its script holds a text that is known only when it runs, which could be any command; hand that over as an argument: "+name+" -c 'mv \"$1\" …' "+name+" {}")
-			return
+		case nonLiteral(w) && s.script:
+			s.problem = "its script holds a text that is known only when it runs, which could be any command; hand that over as an argument: " + s.name + " -c 'mv \"$1\" …' " + s.name + " {}"
 		case nonLiteral(w) && mayBeOption(w):
-			d.unknownStart(name, "an option is not literal")
-			return
+			s.problem = "an option is not literal"
 		case w == "--" || w == "-":
-			args = args[1:]
-		case (w == "-O" || w == "+O") && name == "bash" && len(args) > 1 && shellOptions[args[1]]:
-			args = args[2:]
-			continue
-		case len(w) > 1 && (w[0] == '-' || w[0] == '+') && !strings.HasPrefix(w, "--"):
-			if strings.Trim(w[1:], "celufnvxo") != "" {
-				d.unknownStart(name, "its options "+w+" are not all known to be harmless")
-				return
-			}
-			script = script || strings.Contains(w, "c")
-			args = args[1:]
-			if strings.Contains(w, "o") && len(args) > 0 {
-				if nonLiteral(args[0]) {
-					d.unknownStart(name, "the name of an option is not literal")
-					return
-				}
-				posix = posix || !modes[args[0]]
-				args = args[1:]
-			}
-			continue
-		case w == "--posix":
-			posix = true
-			args = args[1:]
-			continue
-		case w == "--norc", w == "--noprofile", w == "--login":
-			args = args[1:]
-			continue
+			s.args = s.args[1:]
+			break options
+		case w == "--posix", w == "--norc", w == "--noprofile", w == "--login":
+			s.posix = s.posix || w == "--posix"
+			s.args = s.args[1:]
 		case strings.HasPrefix(w, "--"):
-			d.unknownStart(name, "its option "+w+" is not one that is known to be harmless")
-			return
+			s.problem = unknownOption(w)
+		case len(w) > 1 && (w[0] == '-' || w[0] == '+'):
+			s.args = s.args[1:]
+			s.option(w)
+		default:
+			break options
 		}
-		break
 	}
-	if !script {
+	if s.problem == "" && s.script && len(s.args) == 0 {
+		s.problem = "-c lacks its script"
+	}
+	if s.problem != "" {
+		d.unknownStart(s.name, s.problem)
 		return
 	}
-	if len(args) == 0 {
-		d.unknownStart(name, "-c lacks its script")
+	if !s.script {
 		return
 	}
 	lang := syntax.LangPOSIX
-	if (name == "bash" || name == "rbash") && !posix {
+	if (s.name == "bash" || s.name == "rbash") && !s.posix {
 		lang = syntax.LangBash
 	}
-	d.inner(name, args[0], lang)
+	d.inner(s.name, s.args[0], lang)
 }
 
+// debugs are commands of gdb that start nothing but the program to debug.
+var debugs = regex.Lazy(`^(r|run|start|c|continue|q|quit|bt|bt full|backtrace|where|thread apply all bt( full)?|info [a-z ]+|set (pagination|confirm) off)$`)
+
 // runGdb: behind --args stands the program to debug.
-func runGdb(d *deriver, args []string) {
-	for i, w := range args {
-		switch {
-		case nonLiteral(w):
-			d.unknownStart("gdb", "a word is not literal")
-			return
-		case (w == "--args" || w == "-args") && i+1 < len(args):
-			d.command(args[i+1:])
-			return
+func runGdb(d *deriver, r *parsed, rest []string) {
+	inferior := false
+	for _, g := range r.given {
+		switch g.option {
+		case "ex", "eval-command":
+			if nonLiteral(g.text) || !debugs.MatchString(g.text) {
+				d.unknownStart("gdb", "its command "+showWord(g.text)+" is not one that is known to start nothing")
+				return
+			}
+		case "args":
+			inferior = true
 		}
 	}
+	switch {
+	case inferior && len(rest) > 0:
+		d.command(rest)
+	case len(rest) > 0 && slices.ContainsFunc(rest[1:], mayBeOption):
+		d.unknownStart("gdb", "an option stands behind the program; write gdb OPTIONS --args PROGRAM …")
+	}
+}
+
+// showWord is a word for a message.
+func showWord(w string) string {
+	if nonLiteral(w) {
+		return "that is not literal"
+	}
+	return w
 }

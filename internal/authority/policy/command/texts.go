@@ -4,42 +4,25 @@ import "strings"
 
 // runSed judges sed's script: its commands e and s///e start programs. With
 // --sandbox sed itself refuses them.
-func runSed(d *deriver, args []string) {
-	var scripts, operands []string
-	given, safe, open := false, false, false
-	for i := 0; i < len(args); i++ {
-		w := args[i]
-		name, value, attached := strings.Cut(w, "=")
-		switch {
-		case w == "--":
-			operands = append(operands, args[i+1:]...)
-			i = len(args)
-		case w == "--sandbox":
-			safe = true
-		case name == "--expression" && attached:
-			scripts, given = append(scripts, value), true
-		case w == "--expression" || isBundle(w, "e", "nErsuz") && strings.HasSuffix(w, "e"):
-			if i++; i < len(args) {
-				scripts, given = append(scripts, args[i]), true
-			}
-		case strings.HasPrefix(w, "-e"):
-			scripts, given = append(scripts, w[2:]), true
-		case w == "--line-length" || w == "-l":
-			i++
-		case strings.HasPrefix(w, "-i"), strings.HasPrefix(w, "-l"), isBundle(w, "", "nErsuz"), sedLong[name]:
-		case strings.HasPrefix(w, "-") && w != "-":
-			d.unknownStart("sed", "its option "+w+" is not one that is known to be harmless")
-			return
-		default:
-			open = open || nonLiteral(w) && mayBeOption(w)
-			operands = append(operands, w)
-		}
-	}
-	if open && !safe {
-		d.unknownStart("sed", "a word is not literal and could be its option -e or -f; put -- before it, or add --sandbox")
+func runSed(d *deriver, r *parsed) {
+	safe := r.has("sandbox")
+	if r.problem != "" && (!safe || r.unknown) {
+		d.unknownStart("sed", r.problem+"; or add --sandbox")
 		return
 	}
-	if !given && len(operands) > 0 {
+	var scripts []string
+	for _, g := range r.given {
+		switch g.option {
+		case "e", "expression":
+			scripts = append(scripts, g.text)
+		case "f", "file":
+			if !safe {
+				d.unknownStart("sed", "its script is in a file; write it out, or add --sandbox")
+				return
+			}
+		}
+	}
+	if operands := r.operands(); !r.has("e", "expression", "f", "file") && len(operands) > 0 {
 		scripts = operands[:1]
 	}
 	for _, s := range scripts {
@@ -53,22 +36,6 @@ func runSed(d *deriver, args []string) {
 			return
 		}
 	}
-}
-
-var sedLong = words(`--quiet --silent --debug --follow-symlinks --in-place --line-length --null-data --zero-terminated --posix --regexp-extended
-	--separate --unbuffered --help --version`)
-
-// isBundle reports whether a word is short options, all of flags, that may end
-// with one of last.
-func isBundle(w, last, flags string) bool {
-	if len(w) < 2 || w[0] != '-' || w[1] == '-' {
-		return false
-	}
-	body := w[1:]
-	if last != "" {
-		body = strings.TrimRight(body, last)
-	}
-	return strings.Trim(body, flags) == ""
 }
 
 // harmlessSed reads a script and reports whether it certainly starts nothing.
