@@ -134,9 +134,9 @@ func checkFolder(s string) error {
 
 // commandPattern is an entry of commands.
 type commandPattern struct {
-	text string
-	cmd  *command.Pattern
-	deny bool
+	text   string
+	cmd    *command.Pattern
+	effect Effect
 }
 
 func parseCommandPattern(text string, e Effect) (pattern, error) {
@@ -148,7 +148,7 @@ func parseCommandPattern(text string, e Effect) (pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &commandPattern{text, cmd, e == Deny}, nil
+	return &commandPattern{text, cmd, e}, nil
 }
 
 func (p *commandPattern) String() string { return p.text }
@@ -156,12 +156,15 @@ func (p *commandPattern) String() string { return p.text }
 func (p *commandPattern) print(w *printer, in int) { w.line(in, "- %s", quote(p.text)) }
 
 func (p *commandPattern) bind(r *Rules, e Effect) (pattern, error) {
-	return &commandPattern{p.text, p.cmd.Bind(r.env.Workspace), e == Deny}, nil
+	return &commandPattern{p.text, p.cmd.Bind(r.env.Workspace), e}, nil
 }
 
 func (p *commandPattern) match(a *tool.Action, trustedPath []string) bool {
-	if p.deny {
+	switch p.effect {
+	case Deny:
 		return p.cmd.MatchDeny(a, trustedPath)
+	case Ask:
+		return p.cmd.MatchAsk(a, trustedPath)
 	}
 	return p.cmd.Match(a, trustedPath)
 }

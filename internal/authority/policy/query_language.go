@@ -98,10 +98,10 @@ func (r *Rules) entryLanguage(b *language.Builder, id sectionID, e *boundEntry, 
 	case *networkPattern:
 		return p.rule.Language(b)
 	case *commandPattern:
-		if p.deny && !over {
+		if p.effect == Deny && !over {
 			return p.cmd.DenyLanguage(b)
 		}
-		return p.cmd.Language(b, r.path, over)
+		return p.cmd.Language(b, r.path, over, p.effect != Allow)
 	case *toolPattern:
 		if p.args != nil && !over {
 			return language.None

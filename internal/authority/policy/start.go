@@ -71,7 +71,11 @@ func (r *Rules) judgeStart(a *tool.Action) *boundEntry {
 	if r.policy.content().commands.cwd == nil {
 		return nil
 	}
-	for _, dir := range []string{a.Dir, cmp.Or(a.RealDir, a.Dir)} {
+	inside, certain := command.Folders(a.Argv, a.Dir)
+	if !certain {
+		return &r.misplaced
+	}
+	for _, dir := range append(inside, a.Dir, cmp.Or(a.RealDir, a.Dir)) {
 		if !slices.ContainsFunc(r.folders, func(f folder) bool { return f.matches(dir) }) {
 			return &r.misplaced
 		}

@@ -213,8 +213,22 @@ func (f *flagged) match(name string, args []string, deny bool) bool {
 		open >= 0 && f.pattern.run(name, slices.Concat(head, f.need, rest[:open], rest[open+1:]), true))
 }
 
-// matches compares a command's words with the pattern.
-func (p *Pattern) matches(name string, args []string, deny bool) bool {
+// matches compares a command's words with the pattern: as they are written, and in their other
+// forms. loose also takes forms without options that are not bounded.
+func (p *Pattern) matches(name string, args []string, deny, loose bool) bool {
+	if p.spelled(name, args, deny) {
+		return true
+	}
+	program := name
+	if first := p.words[0]; name == "" && len(first.lits) == 1 {
+		program = first.lits[0]
+	}
+	h := heads()[base(program)]
+	return h != nil && slices.ContainsFunc(h.forms(args, loose), func(form []string) bool { return p.spelled(name, form, deny) })
+}
+
+// spelled compares a command's words as they are written.
+func (p *Pattern) spelled(name string, args []string, deny bool) bool {
 	return p.run(name, args, deny) || p.flat != nil && p.flat.match(name, args, deny)
 }
 

@@ -73,6 +73,9 @@ func rareFor(p, q *Pattern) string {
 // Apart reports whether no command can match both patterns, of allow or ask.
 // False can also mean that Apart did not find a proof.
 func (p *Pattern) Apart(q *Pattern) bool {
+	if p.formed(q) {
+		return false
+	}
 	if p.flat != nil || q.flat != nil {
 		return p.headsApart(q)
 	}
@@ -108,6 +111,26 @@ func (p *Pattern) Apart(q *Pattern) bool {
 	}
 	open := func(p *Pattern) bool { return slices.ContainsFunc(p.words, func(w word) bool { return w.many }) }
 	return !open(p) && !open(q) && len(p.words) != len(q.words)
+}
+
+// formed reports whether two patterns may match two forms of one command: of a program that has
+// forms, unless both name a subcommand that has no other name.
+func (p *Pattern) formed(q *Pattern) bool {
+	name := func(p *Pattern) string {
+		if first := p.words[0]; len(first.lits) == 1 {
+			return base(first.lits[0])
+		}
+		return ""
+	}
+	h := heads()[name(p)]
+	if h == nil || name(p) != name(q) {
+		return false
+	}
+	h.ready()
+	certain := func(p *Pattern) bool {
+		return len(p.words) > 1 && !p.words[1].many && len(p.words[1].lits) == 1 && h.plain(p.words[1].lits) && !h.target(p.words[1].lits[0])
+	}
+	return !certain(p) || !certain(q)
 }
 
 // placesApart reports whether the first words of two patterns, both paths, cannot

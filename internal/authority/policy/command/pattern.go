@@ -47,7 +47,8 @@ const (
 // workspace (./scripts/build), which never matches before [Pattern.Bind]. In
 // the paths `*` stays within one folder.
 //
-// Flags of known programs match in any spelling and order: rm -rf is rm -r -f.
+// Flags of known programs match in any spelling and order: rm -rf is rm -r -f. So do
+// subcommands behind options of their program: git -C d push is git push.
 type Pattern struct {
 	words     []word
 	dir       []word // the first word's components, if it is a path
@@ -281,11 +282,18 @@ func (p *Pattern) String() string {
 	return b.String()
 }
 
-// Match reports whether an allow or ask entry covers the command, whatever its
-// non-literal words turn out to be. trusted is the trusted PATH: absolute, clean
+// Match reports whether an allow entry covers the command, whatever its
+// non-literal words turn out to be, as it is written or without bounded options before its
+// subcommand: git -C d status is git status. trusted is the trusted PATH: absolute, clean
 // folders. Without facts (Exe is empty) only the requested name is judged. With
 // them, a bare name must also have been found in a folder of the trusted PATH.
-func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
+func (p *Pattern) Match(a *tool.Action, trusted []string) bool { return p.match(a, trusted, false) }
+
+// MatchAsk is Match for an ask entry. It covers the command in its other forms, too, whatever
+// the options before its subcommand are.
+func (p *Pattern) MatchAsk(a *tool.Action, trusted []string) bool { return p.match(a, trusted, true) }
+
+func (p *Pattern) match(a *tool.Action, trusted []string, loose bool) bool {
 	if a.Kind != tool.Command || a.Unknown != "" || len(a.Argv) == 0 {
 		return false
 	}
@@ -294,7 +302,7 @@ func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 		return false
 	}
 	if p.dir != nil {
-		return p.matches("", a.Argv[1:], false) && slices.ContainsFunc(p.places(a, trusted), func(place string) bool {
+		return p.matches("", a.Argv[1:], false, loose) && slices.ContainsFunc(p.places(a, trusted), func(place string) bool {
 			full, ok := resolve(place, a.Dir)
 			return ok && p.matchPath(full, false)
 		})
@@ -306,12 +314,12 @@ func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 		}
 		name = base(asked)
 	}
-	return p.trusted(a, trusted) && p.matches(name, a.Argv[1:], false)
+	return p.trusted(a, trusted) && p.matches(name, a.Argv[1:], false, loose)
 }
 
 // MatchDeny reports whether a deny entry covers the command under any name it has
 // (as asked, the base name of that, of every link to it and of what would run)
-// and for any text that its non-literal words could become. Names are compared
+// and for any text that its non-literal words could become, in all its forms. Names are compared
 // without regard to case.
 func (p *Pattern) MatchDeny(a *tool.Action, _ []string) bool {
 	if a.Kind != tool.Command || len(a.Argv) == 0 || !p.reads(a) {
@@ -332,16 +340,16 @@ func (p *Pattern) MatchDeny(a *tool.Action, _ []string) bool {
 func (p *Pattern) denyName(name, dir string, rest []string) bool {
 	if p.dir != nil {
 		if strings.IndexByte(name, 0) >= 0 {
-			return p.matches("", rest, true)
+			return p.matches("", rest, true, true)
 		}
 		full, ok := resolve(path.Clean(name), dir)
-		return ok && p.matchPath(full, true) && p.matches("", rest, true)
+		return ok && p.matchPath(full, true) && p.matches("", rest, true, true)
 	}
-	if p.matches(name, rest, true) {
+	if p.matches(name, rest, true, true) {
 		return true
 	}
 	b := base(name)
-	return b != name && p.matches(b, rest, true)
+	return b != name && p.matches(b, rest, true, true)
 }
 
 // resolve gives the absolute path that a command's first word spells. A bare
