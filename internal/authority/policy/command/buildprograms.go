@@ -40,7 +40,7 @@ const (
 		-fshort-enums -fshort-wchar -fms-extensions -fgnu89-inline -fblocks -fobjc-arc -fcoroutines -fconcepts -fpermissive -frtti -fconstexpr-* -ftemplate-depth=* -ftemplate-backtrace-limit=* -ftree-vectorize -fvect* -fstack-usage -fanalyzer -fdump-* -fdebug-prefix-map=*
 		-ffile-prefix-map=* -fmacro-prefix-map=* -frandom-seed=* -fsplit-stack -ftrivial-auto-var-init=* -fzero-call-used-regs=* -fstrict-flex-arrays* -finput-charset=* -fexec-charset=* -fextended-identifiers -fimplicit-none -ffree-form -ffixed-form
 		-print-search-dirs -print-libgcc-file-name -print-file-name=* -print-prog-name=* -print-multi-* -print-sysroot -print-resource-dir -dumpversion -dumpfullversion -dumpmachine -dumpspecs -target= --target=* --version --help --help=* -### -time -save-temps* -Q
-		-ftime-report -ftime-trace -isysroot= --sysroot=* -stdlib=* -Qunused-arguments -ObjC -framework= -undefined= -dynamiclib -install_name=`
+		-ftime-report -ftime-trace -isysroot= -stdlib=* -Qunused-arguments -ObjC -framework= -undefined= -dynamiclib -install_name=`
 
 	linkerKnown = `-o= -o* --output=* -e= -e* --entry=* -L*= -l*= --library=* --library-path=* -T= -Ttext=* -Tdata=* -Tbss=* -m= -m* -M -Map= -Map=* --Map=* -r -s -S -t -v -V -x -X -E -d -n -N -i -q -Bstatic -Bdynamic -Bsymbolic* -static -shared -pie -no-pie -h* -soname= -soname=* --soname=* -rpath= -rpath=* --rpath=*
 		-rpath-link= -rpath-link=* --rpath-link=* -z= -z* -u= -u* --undefined=* --as-needed --no-as-needed --gc-sections --no-gc-sections --print-gc-sections --whole-archive --no-whole-archive --start-group --end-group -( -) --export-dynamic --no-export-dynamic --build-id --build-id=*

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // grammar describes the options of a program. Options that it does not list are unknown: they
@@ -155,6 +157,9 @@ func unknownOption(w string) string {
 	return "its option " + w + " is not one that is known to be harmless"
 }
 
+// signedNumber is a number of nice: -5, --5 and -+5.
+var signedNumber = regex.Lazy(`^-[-+][0-9]+$`)
+
 // option reads a literal word that begins with a dash.
 func (r *parsed) option(w string) {
 	name, value, has := strings.Cut(w, "=")
@@ -167,7 +172,7 @@ func (r *parsed) option(w string) {
 		}
 	}
 	switch {
-	case r.grammar.digits && strings.Trim(w[1:], "0123456789") == "", r.grammar.digits && strings.Trim(strings.TrimLeft(w[1:], "-+"), "0123456789") == "" && len(w) > 2:
+	case r.grammar.digits && strings.Trim(w[1:], "0123456789") == "", r.grammar.digits && r.grammar.lead && signedNumber.MatchString(w):
 	case kind == flagOnly && !has && (long || r.grammar.single):
 		r.add(name, "")
 	case kind != unlisted && kind != flagOnly && has && (long || r.grammar.single), kind == attached && (long || r.grammar.single):
