@@ -44,7 +44,7 @@ type MCPRequest struct {
 	Started func(run *runner.Run, h policies.Hint)
 	Door    admission.Door // bounds connections and slow clients over HTTP
 
-	enter func(ctx context.Context, c callers.Credential) (*callers.Caller, error) // of gateway.Options
+	gate gateway.Gate // nil: there are no clients over HTTP
 }
 
 // ServeMCP serves one MCP client on a pair of streams, as a run of its own, until
@@ -57,7 +57,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
 		Server: q.Server, Door: q.Door,
-		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter, Shared: a.Grants.SharedEphemera,
+		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Gate: q.gate, Shared: a.Grants.SharedEphemera,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, granted grants.Presented, ask gateway.Asker) (gateway.Session, error) {
 			if granted.Token == "" {
@@ -102,7 +102,7 @@ func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener
 	if err != nil {
 		return err
 	}
-	q.enter = g.Enter
+	q.gate = g
 	defer garbage.Less()()
 	return a.gateway(q).ServeHTTP(ctx, l, hosts)
 }

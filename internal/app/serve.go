@@ -188,7 +188,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 		return nil, nil, nil, err
 	}
 	g.People, a.Queue.Sessions = a.People, service
-	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
+	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, gate: g}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Queue: queue.Door{Queue: a.Queue, Workspace: q.Workspace}, Grants: parts, Approvals: parts,

@@ -51,6 +51,15 @@ type Session interface {
 // Asker asks the person at the client a question of an approval. It is a run's Here.
 type Asker func(ctx context.Context, c approval.Case) (store.Vote, error)
 
+// Gate authenticates the clients of a gateway.
+type Gate interface {
+	// Enter verifies what a client presents. It must be fast for a token that was verified before.
+	Enter(ctx context.Context, c callers.Credential) (*callers.Caller, error)
+	// Check gives a caller who has entered as it is now, or an error if it would not be let in
+	// any more.
+	Check(ctx context.Context, c *callers.Caller) (*callers.Caller, error)
+}
+
 // Options says what a gateway serves.
 type Options struct {
 	Version string
@@ -58,9 +67,8 @@ type Options struct {
 	Door admission.Door
 	// Tools lists the catalog's enabled tools by ID, as far as they are known when ctx ends.
 	Tools func(ctx context.Context) []*tool.Spec
-	// Enter verifies what a client presents over HTTP. It must be fast for a token that was
-	// verified before. It is needed for HTTP only.
-	Enter func(ctx context.Context, c callers.Credential) (*callers.Caller, error)
+	// Gate authenticates clients over HTTP. It is needed for HTTP only.
+	Gate Gate
 	// Shared is where the nodes of a ledger share the sessions of clients over HTTP; it gives
 	// nil, or is nil, where this process alone has them.
 	Shared func(ctx context.Context) (store.Ephemera, error)

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -127,6 +129,10 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
+	if who, status, err = w.readBody(rw, r, who); err != nil {
+		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
+		return
+	}
 	admission.Admit(r.Context())
 	st, err := w.gateway.shared(r.Context())
 	status = http.StatusServiceUnavailable
@@ -158,6 +164,30 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// readBody reads a request's whole body, and checks then again that its client may make requests:
+// a body can arrive long after the header.
+func (w *web) readBody(rw http.ResponseWriter, r *http.Request, who *callers.Caller) (now *callers.Caller, status int, err error) {
+	if r.Method != http.MethodPost {
+		return who, 0, nil
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxMessage))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return who, http.StatusRequestEntityTooLarge, fault.New(fault.Usage, "the body is larger than %d bytes", maxMessage)
+	case err != nil:
+		return who, http.StatusBadRequest, fault.Wrap(fault.Usage, err, "the body cannot be read")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	if now, err = w.gateway.opts.Gate.Check(r.Context(), who); err != nil {
+		status = http.StatusForbidden
+		if refusesGrant(err) {
+			status = http.StatusUnauthorized
+		}
+	}
+	return now, status, err
+}
+
 // recognize authenticates the client of a request, within the limits on requests. Nothing
 // is started or recorded for an invalid token.
 func (w *web) recognize(r *http.Request) (token string, who *callers.Caller, status int, err error) {
@@ -166,7 +196,7 @@ func (w *web) recognize(r *http.Request) (token string, who *callers.Caller, sta
 	}
 	c, err := credential.Of(r, w.service())
 	if err == nil {
-		who, err = w.gateway.opts.Enter(r.Context(), c)
+		who, err = w.gateway.opts.Gate.Enter(r.Context(), c)
 	}
 	switch {
 	case err == nil && w.rates != nil && !w.rates.Take(time.Now(), who.Root, who.Leaf):

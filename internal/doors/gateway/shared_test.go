@@ -90,9 +90,7 @@ func newTwoNodes(t *testing.T, flows bool) *twoNodes {
 				return []*tool.Spec{{ID: "fs.read", Title: "read", Source: "builtin", Effects: tool.EffectSet(tool.FSRead), Input: []byte(`{"type":"object"}`)}}
 			},
 			Shared: func(context.Context) (store.Ephemera, error) { return st, nil },
-			Enter: func(_ context.Context, c callers.Credential) (*callers.Caller, error) {
-				return &callers.Caller{Token: c.Token, Leaf: "leaf of " + c.Token, Root: "root", Tools: true}, nil
-			},
+			Gate:   everybody{},
 			Begin: func(_ context.Context, _ grants.Presented, ask gateway.Asker) (gateway.Session, error) {
 				return &asking{node: fmt.Sprint("node ", i), chain: rules.Chain{bound}, ask: ask, calls: &n.calls}, nil
 			},
@@ -352,3 +350,12 @@ func TestAnAnswerReachesTheNodeThatAsks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// everybody is a gate that lets everybody in.
+type everybody struct{}
+
+func (everybody) Enter(_ context.Context, c callers.Credential) (*callers.Caller, error) {
+	return &callers.Caller{Token: c.Token, Leaf: "leaf of " + c.Token, Root: "root", Tools: true}, nil
+}
+
+func (everybody) Check(_ context.Context, c *callers.Caller) (*callers.Caller, error) { return c, nil }

@@ -51,51 +51,38 @@ type ApprovalPath struct {
 
 // concerns reports whether a question is about a call of what the caller owns, or is for the
 // caller's role to answer.
-func (s *Server) concerns(ctx context.Context, who *Caller, q store.Approval, others string) (bool, error) {
-	if who.May(others) == nil || who.Approves != nil && q.Person != who.Person && who.Approves(q.AskedAs) {
+func (s *Server) concerns(ctx context.Context, in *asked, q store.Approval) (bool, error) {
+	switch {
+	case in.who.Approves != nil && q.Person != in.who.Person && in.who.Approves(q.AskedAs):
 		return true, nil
+	case q.RunID == uuid.Nil:
+		return s.reachesGrant(ctx, in, q.Grant.String())
 	}
-	if q.RunID == uuid.Nil {
-		return s.reaches(ctx, who, q.Grant.String(), others)
-	}
-	nodes, err := s.o.Lineage.OfRun(ctx, q.RunID.String())
-	return who.Owns(nodes), err
+	return s.reachesRun(ctx, in, q.RunID.String())
 }
 
 // viewer is what a caller may see of the record.
 type viewer struct {
-	s   *Server
-	who *Caller
+	s  *Server
+	in *asked
 }
 
 // SeesQuestion implements approval.Viewer.
 func (v viewer) SeesQuestion(ctx context.Context, q store.Approval) (bool, error) {
-	return v.s.concerns(ctx, v.who, q, othersRead)
+	return v.s.concerns(ctx, v.in, q)
 }
 
 // SeesRun implements approval.Viewer.
 func (v viewer) SeesRun(ctx context.Context, run string) (bool, error) {
-	reads := v.who.May("runs.read") == nil
-	if !reads || v.who.May(othersRead) == nil {
-		return reads, nil
+	if v.in.who.May("runs.read") != nil {
+		return false, nil
 	}
-	nodes, err := v.s.o.Lineage.OfRun(ctx, run)
-	return v.who.Owns(nodes), err
+	return v.s.reachesRun(ctx, v.in, run)
 }
 
-func (s *Server) question(ctx context.Context, who *Caller, id, others string) (store.Approval, error) {
-	if err := whole(fault.ApprovalGone, "question", id); err != nil {
-		return store.Approval{}, err
-	}
-	q, err := s.o.Approvals.Question(ctx, id)
-	if err != nil {
-		return q, err
-	}
-	ok, err := s.concerns(ctx, who, q, others)
-	if err == nil && !ok {
-		err = missing(fault.ApprovalGone, "question", id)
-	}
-	return q, err
+// question finds a question that the caller may see.
+func (s *Server) question(ctx context.Context, in *asked, id string) (store.Approval, error) {
+	return reachable(ctx, fault.ApprovalGone, "question", id, s.o.Approvals.Question, func(q store.Approval) (bool, error) { return s.concerns(ctx, in, q) })
 }
 
 func (s *Server) approvals() {
@@ -112,17 +99,17 @@ func (s *Server) approvals() {
 		id: "getApproval", method: http.MethodGet, path: "/v1/approvals/{approval_id}", tag: "approvals", action: "approvals.read", summary: "Get a question",
 		errors: []int{404}, answer: exampleApproval,
 	}, func(ctx context.Context, in *one) (*struct{ Body store.Approval }, error) {
-		q, err := s.question(ctx, in.who, in.ID, othersRead)
+		q, err := s.question(ctx, &in.asked, in.ID)
 		return &struct{ Body store.Approval }{q}, err
 	})
 	route(s, operation{
 		id: "getApprovalHistory", method: http.MethodGet, path: "/v1/approvals/{approval_id}/history", tag: "approvals", action: "approvals.read", summary: "Get the history of a question",
 		text: "Earlier questions like this one with their answers, and the recorded calls that its session pattern covers. Only questions and calls that the caller may see are counted, and only the newest, within bounds.", errors: []int{404}, answer: exampleHistory,
 	}, func(ctx context.Context, in *one) (*struct{ Body approval.History }, error) {
-		if _, err := s.question(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.question(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
-		h, err := s.o.Approvals.QuestionHistory(ctx, in.ID, viewer{s, in.who})
+		h, err := s.o.Approvals.QuestionHistory(ctx, in.ID, viewer{s, &in.asked})
 		return &struct{ Body approval.History }{h}, err
 	})
 	s.answerApprovals()
@@ -147,7 +134,7 @@ func (s *Server) answerApprovals() {
 		if in.Body != nil {
 			a.Session, a.Digest = in.Body.Session, in.Body.Digest
 		}
-		return s.answer(ctx, in.who, in.ID, a)
+		return s.answer(ctx, &in.asked, in.ID, a)
 	})
 	type no struct {
 		asked
@@ -165,19 +152,19 @@ func (s *Server) answerApprovals() {
 		if in.Body != nil {
 			a.Reason, a.Digest = in.Body.Reason, in.Body.Digest
 		}
-		return s.answer(ctx, in.who, in.ID, a)
+		return s.answer(ctx, &in.asked, in.ID, a)
 	})
 }
 
-func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (*struct{ Body store.Approval }, error) {
-	q, err := s.question(ctx, who, id, othersWrite)
+func (s *Server) answer(ctx context.Context, in *asked, id string, a Answer) (*struct{ Body store.Approval }, error) {
+	q, err := s.question(ctx, in, id)
 	if err != nil {
 		return nil, err
 	}
-	if q.Holder == who.Name && who.May(othersWrite) != nil {
+	if q.Holder == in.who.Name && in.who.May(othersWrite) != nil {
 		return nil, fault.New(fault.Denied, "the holder of a grant cannot answer questions about calls under it").WithHint("ask the person who issued the grant")
 	}
-	q, err = s.o.Approvals.Answer(ctx, who, id, a)
+	q, err = s.o.Approvals.Answer(ctx, in.who, id, a)
 	return &struct{ Body store.Approval }{q}, err
 }
 
@@ -208,7 +195,7 @@ func (s *Server) followApprovals() {
 			if e.Approval == "" {
 				return nil, nil
 			}
-			if _, err := s.question(ctx, in.who, e.Approval, othersRead); fault.CodeOf(err) == fault.ApprovalGone {
+			if _, err := s.question(ctx, &in.asked, e.Approval); fault.CodeOf(err) == fault.ApprovalGone {
 				return nil, nil
 			} else if err != nil {
 				return nil, err
@@ -243,7 +230,7 @@ func (s *Server) listApprovals() {
 					out.Next = cursor("approvals", strconv.FormatUint(at, 10))
 					return &struct{ Body ApprovalList }{out}, nil
 				}
-				ok, err := s.concerns(ctx, in.who, q, othersRead)
+				ok, err := s.concerns(ctx, &in.asked, q)
 				if err != nil {
 					return nil, err
 				}

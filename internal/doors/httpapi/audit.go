@@ -69,7 +69,7 @@ func (s *Server) audit() {
 		}
 		status, _ := tool.ParseStatus(in.Status) // the schema allows no other
 		if in.Run != "" {
-			if _, err := s.run(ctx, in.who, in.Run); err != nil {
+			if _, err := s.run(ctx, &in.asked, in.Run); err != nil {
 				return nil, err
 			}
 		}

@@ -62,7 +62,7 @@ func (s *Server) changes() {
 		id: "getChangeset", method: http.MethodGet, path: "/v1/changes/{run_id}", tag: "changes", action: "runs.read", summary: "Get a run's held changes",
 		text: "What a run wrote into a layer instead of its workspace, and the changes that cannot be applied.", errors: []int{404, 409}, answer: exampleChangeset,
 	}, func(ctx context.Context, in *show) (*struct{ Body Changeset }, error) {
-		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		d, err := s.o.Changes.Changeset(ctx, in.ID, in.Diff)
@@ -112,7 +112,7 @@ func (s *Server) listChangesets() {
 				}
 				return nil, err
 			}
-			ok, err := s.knows(ctx, in.who, r, othersRead)
+			ok, err := s.reachesRun(ctx, &in.asked, r.ID.String())
 			if err != nil {
 				return nil, err
 			}
@@ -125,11 +125,11 @@ func (s *Server) listChangesets() {
 }
 
 // decides checks that the caller may decide on a run's changes.
-func (s *Server) decides(ctx context.Context, who *Caller, run string) error {
-	if err := person(who); err != nil {
+func (s *Server) decides(ctx context.Context, in *asked, run string) error {
+	if err := person(in.who); err != nil {
 		return err
 	}
-	_, err := s.run(ctx, who, run)
+	_, err := s.run(ctx, in, run)
 	return err
 }
 
@@ -148,7 +148,7 @@ func (s *Server) decideChanges() {
 		id: "applyChanges", method: http.MethodPost, path: "/v1/changes/{run_id}/apply", tag: "changes", action: "changes.write", summary: "Apply held changes",
 		text: "All chosen changes are applied to the workspace, or none. Without paths, the held calls are then carried out in order, each decided anew, until one does not complete: the answer is then 409, and what was done stays done. Needs a grant that was issued to a person.", errors: []int{404, 409}, request: map[string]any{"paths": []any{"src"}}, answer: exampleChangeset,
 	}, func(ctx context.Context, in *apply) (*struct{ Body Changeset }, error) {
-		if err := s.decides(ctx, in.who, in.ID); err != nil {
+		if err := s.decides(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		var paths []string
@@ -163,7 +163,7 @@ func (s *Server) decideChanges() {
 		id: "discardChanges", method: http.MethodPost, path: "/v1/changes/{run_id}/discard", tag: "changes", action: "changes.write", summary: "Discard held changes",
 		text: "For good. Needs a grant that was issued to a person.", errors: []int{404, 409}, answer: exampleChangeset,
 	}, func(ctx context.Context, in *runIn) (*struct{ Body Changeset }, error) {
-		if err := s.decides(ctx, in.who, in.ID); err != nil {
+		if err := s.decides(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		d, err := s.o.Changes.Discard(ctx, in.who.Name, in.ID)
@@ -181,7 +181,7 @@ func (s *Server) decideChanges() {
 		text:   "Puts back what the run's applied changes or its file tools wrote; nothing, if any of it has changed since. Needs a grant that was issued to a person.",
 		errors: []int{404, 409}, request: map[string]any{}, answer: map[string]any{"run_id": sampleSession, "restored": []any{map[string]any{"path": "src/main.go", "kind": "modified"}}},
 	}, func(ctx context.Context, in *undo) (*struct{ Body changes.Undone }, error) {
-		if err := s.decides(ctx, in.who, in.ID); err != nil {
+		if err := s.decides(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		var force []string

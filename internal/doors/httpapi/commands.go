@@ -93,7 +93,7 @@ func (s *Server) runCommand() {
 		var history CommandHistory
 		scope := "grant " + in.who.Leaf // never that of somebody else
 		if in.Body.Session != "" {
-			if _, err := s.session(ctx, in.who, in.Body.Session, othersWrite); err != nil {
+			if _, err := s.session(ctx, &in.asked, in.Body.Session); err != nil {
 				return nil, err
 			}
 			scope = in.Body.Session

@@ -28,7 +28,7 @@ func (s *Server) events() {
 			"`end` says that the service ends the stream: connect again.",
 		errors: []int{404}, more: map[int]reply{200: {text: "The session's events", kind: "text/event-stream"}},
 	}, func(ctx context.Context, in *follow) (*Streamed, error) {
-		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		release, err := s.seat(in.who)
@@ -184,7 +184,7 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 			ended(&agent.Problem{Code: fault.SessionBusy.Error(), Message: "the service is stopping", Hint: "connect again when it is back"})
 			return
 		case <-check.C:
-			if err := s.o.Gate.Check(ctx, who); err != nil {
+			if _, err := s.o.Gate.Check(ctx, who); err != nil {
 				if ctx.Err() != nil {
 					return
 				}

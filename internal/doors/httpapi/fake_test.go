@@ -70,9 +70,8 @@ func (w *world) caller(token, name string, actions ...string) {
 	}}
 }
 
-func (w *world) Check(ctx context.Context, c *httpapi.Caller) error {
-	_, err := w.Enter(ctx, callers.Credential{Token: c.Token})
-	return err
+func (w *world) Check(ctx context.Context, c *httpapi.Caller) (*httpapi.Caller, error) {
+	return w.Enter(ctx, callers.Credential{Token: c.Token})
 }
 
 func (w *world) Enter(_ context.Context, c callers.Credential) (*httpapi.Caller, error) {

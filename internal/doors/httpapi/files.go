@@ -68,7 +68,7 @@ func (s *Server) files() {
 		id: "listFiles", method: http.MethodGet, path: "/v1/sessions/{session_id}/files", tag: "files", action: "files.read", summary: "List a session's files",
 		text: "All files and folders, by path.", errors: []int{404}, answer: map[string]any{"items": []any{exampleFile}, "total": 1},
 	}, func(ctx context.Context, in *sessionIn) (*struct{ Body FileList }, error) {
-		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		all, err := s.o.Files.Files(ctx, in.ID)
@@ -91,7 +91,7 @@ func (s *Server) files() {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		b, info, err := s.o.Files.ReadFile(ctx, in.ID, path)
@@ -148,7 +148,7 @@ func (s *Server) changeFiles() {
 		if in.r.Header.Get("If-None-Match") != "" {
 			return nil, bad(http.StatusBadRequest, fault.Usage, "If-None-Match is not supported", "use If-Match with the ETag of the file, or neither")
 		}
-		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		info, err := s.o.Files.WriteFile(ctx, in.by(), in.ID, path, append([]byte{}, in.RawBody...), version)
@@ -170,7 +170,7 @@ func (s *Server) changeFiles() {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		return nil, s.o.Files.DeleteFile(ctx, in.by(), in.ID, path, in.Recursive)

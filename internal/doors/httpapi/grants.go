@@ -66,26 +66,16 @@ type grantIn struct {
 	GrantPath
 }
 
-// reaches reports whether a grant is the caller's own, or made below what the caller owns.
-func (s *Server) reaches(ctx context.Context, who *Caller, id, others string) (bool, error) {
-	if who.May(others) == nil {
-		return true, nil
-	}
-	nodes, err := s.o.Lineage.OfGrant(ctx, id)
-	if fault.CodeOf(err) == fault.GrantUnknown {
-		return false, nil
-	}
-	return who.Owns(nodes), err
+// reachesGrant reports whether the caller may use a grant, or what was made under it.
+func (s *Server) reachesGrant(ctx context.Context, in *asked, id string) (bool, error) {
+	return in.reaches(func() ([]string, error) { return s.o.Lineage.OfGrant(ctx, id) })
 }
 
-func (s *Server) grant(ctx context.Context, who *Caller, id, others string) error {
-	if err := whole(fault.GrantUnknown, "grant", id); err != nil {
-		return err
-	}
-	ok, err := s.reaches(ctx, who, id, others)
-	if err == nil && !ok {
-		err = missing(fault.GrantUnknown, "grant", id)
-	}
+// grant checks that the caller may use a grant. With the right to change those of others, it can
+// be one that this ledger has not seen so far.
+func (s *Server) grant(ctx context.Context, in *asked, id string) error {
+	find := func(_ context.Context, id string) (string, error) { return id, nil }
+	_, err := reachable(ctx, fault.GrantUnknown, "grant", id, find, func(id string) (bool, error) { return s.reachesGrant(ctx, in, id) })
 	return err
 }
 
@@ -98,7 +88,7 @@ func (s *Server) grants() {
 		id: "getGrant", method: http.MethodGet, path: "/v1/grants/{grant_id}", tag: "grants", action: "grants.read", summary: "Get a grant",
 		errors: []int{404}, answer: exampleGrant,
 	}, func(ctx context.Context, in *grantIn) (*struct{ Body grants.Described }, error) {
-		if err := s.grant(ctx, in.who, in.ID, othersRead); err != nil {
+		if err := s.grant(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		g, err := s.o.Grants.Grant(ctx, in.ID)
@@ -159,7 +149,7 @@ func (s *Server) listGrants() {
 					out.Next = cursor("grants", strconv.FormatUint(at, 10))
 					return &struct{ Body GrantList }{out}, nil
 				}
-				ok, err := s.reaches(ctx, in.who, g.Record.ID.String(), othersRead)
+				ok, err := s.reachesGrant(ctx, &in.asked, g.Record.ID.String())
 				if err != nil {
 					return nil, err
 				}
@@ -206,7 +196,7 @@ func (s *Server) setGrants() {
 			id: c.name + "Grant", method: http.MethodPost, path: "/v1/grants/{grant_id}/" + c.name, tag: "grants", action: "grants.write", summary: c.summary, text: c.text,
 			errors: []int{404, 409}, request: map[string]any{"reason": "the work is done"}, answer: exampleGrant,
 		}, func(ctx context.Context, in *set) (*struct{ Body grants.Described }, error) {
-			if err := s.grant(ctx, in.who, in.ID, othersWrite); err != nil {
+			if err := s.grant(ctx, &in.asked, in.ID); err != nil {
 				return nil, err
 			}
 			if c.to == "active" {

@@ -70,7 +70,7 @@ func (s *Server) messages() {
 		id: "listMessages", method: http.MethodGet, path: "/v1/sessions/{session_id}/messages", tag: "sessions", action: "sessions.read",
 		summary: "List messages", text: "In the order of the conversation.", errors: []int{404}, answer: map[string]any{"items": []any{exampleMessage}},
 	}, func(ctx context.Context, in *list) (*struct{ Body MessageList }, error) {
-		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		from, err := in.number("messages")
@@ -112,7 +112,7 @@ func (s *Server) messageCalls() {
 		summary: "List the tool calls of messages", text: "In order, each with its run, its place there, the decision and the time that it took.", errors: []int{404},
 		answer: map[string]any{"items": []any{map[string]any{"message": 2, "tool_call_id": "call_1", "run_id": sampleSession, "index": 2, "tool": "time.now", "status": "completed", "effect": "allow", "rule": "tools.allow[0]", "duration_ms": 1.2}}},
 	}, func(ctx context.Context, in *list) (*struct{ Body MessageCallList }, error) {
-		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		if in.To < in.From || in.To-in.From >= maxCallRange {
@@ -145,7 +145,7 @@ func (s *Server) postMessage() {
 		more: map[int]reply{201: {text: "The turn is over", body: Turn{}}, 202: {text: "The turn goes on", body: Turn{}},
 			200: {text: "The turn as it goes on", kind: "text/event-stream"}},
 	}, func(ctx context.Context, in *post) (*Streamed, error) {
-		found, err := s.session(ctx, in.who, in.ID, othersWrite)
+		found, err := s.session(ctx, &in.asked, in.ID)
 		if err != nil {
 			return nil, err
 		}

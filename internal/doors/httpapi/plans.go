@@ -19,7 +19,7 @@ func (s *Server) plans() {
 		text: "A plan of the calls that were completed, and of those that were refused because the run was in planning mode. What looks like a secret in it is replaced.", errors: []int{404},
 		answer: map[string]any{"plan": "version: 1\nsteps: []\n", "steps": 1, "left_out": []any{}},
 	}, func(ctx context.Context, in *runIn) (*struct{ Body CollectedPlan }, error) {
-		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		p, err := s.o.Runs.CollectPlan(ctx, in.ID)

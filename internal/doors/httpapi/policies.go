@@ -120,7 +120,7 @@ func (s *Server) authority() {
 		answer: map[string]any{"holders": []any{"user:ann"}, "ways": map[string]any{"from": "files private/**", "to": "network *", "verdict": "unreachable", "steps": []any{}, "cut": []any{},
 			"map": map[string]any{"nodes": []any{}, "edges": []any{}}}},
 	}, func(ctx context.Context, in *question) (*struct{ Body policyreview.Authority }, error) {
-		a, err := s.o.Policies.Authority(ctx, in.who, in.who.May(othersRead) == nil, in.Body.From, in.Body.To)
+		a, err := s.o.Policies.Authority(ctx, in.who, in.who.May(in.others()) == nil, in.Body.From, in.Body.To)
 		return &struct{ Body policyreview.Authority }{a}, err
 	})
 }
@@ -141,7 +141,7 @@ func (s *Server) learn() {
 			return nil, missing(fault.RunUnknown, "run", in.Body.Runs[0])
 		}
 		for _, id := range in.Body.Runs {
-			if _, err := s.run(ctx, in.who, id); err != nil {
+			if _, err := s.run(ctx, &in.asked, id); err != nil {
 				return nil, err
 			}
 		}
@@ -166,7 +166,7 @@ func (s *Server) dryRun() {
 		if s.o.Runs == nil {
 			return nil, missing(fault.RunUnknown, "run", in.Body.Run)
 		}
-		if _, err := s.run(ctx, in.who, in.Body.Run); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.Body.Run); err != nil {
 			return nil, err
 		}
 		d, err := s.o.Policies.DryRun(ctx, in.Body.Policy, in.Body.Run)

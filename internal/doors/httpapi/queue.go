@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -84,38 +82,11 @@ func whenFull(err error) error {
 	return p
 }
 
-// queued finds a queued run that the caller may know of: one that it owns. Others need the action
-// others.
-func (s *Server) queued(ctx context.Context, who *Caller, id, others string) (store.QueuedRun, error) {
-	if err := whole(fault.RunUnknown, "queued run", id); err != nil {
-		return store.QueuedRun{}, err
-	}
-	q, err := s.o.Queue.Find(ctx, id)
-	if err != nil {
-		return q, err
-	}
-	ok, err := s.knowsQueued(ctx, who, q, others)
-	if err == nil && !ok {
-		err = missing(fault.RunUnknown, "queued run", id)
-	}
-	return q, err
-}
-
-func (s *Server) knowsQueued(ctx context.Context, who *Caller, q store.QueuedRun, others string) (bool, error) {
-	return s.knowsUnder(ctx, who, q.Grant, others)
-}
-
-// knowsUnder reports whether a caller may know of something that was made under a grant: it
-// owns that, or may do the action others.
-func (s *Server) knowsUnder(ctx context.Context, who *Caller, grant uuid.UUID, others string) (bool, error) {
-	if who.May(others) == nil {
-		return true, nil
-	}
-	if grant == uuid.Nil {
-		return false, nil
-	}
-	nodes, err := s.o.Lineage.OfGrant(ctx, grant.String())
-	return who.Owns(nodes), err
+// queued finds a queued run that the caller may use.
+func (s *Server) queued(ctx context.Context, in *asked, id string) (store.QueuedRun, error) {
+	return reachable(ctx, fault.RunUnknown, "queued run", id, s.o.Queue.Find, func(q store.QueuedRun) (bool, error) {
+		return s.reachesGrant(ctx, in, q.Grant.String())
+	})
 }
 
 func (s *Server) queue() {
@@ -128,14 +99,14 @@ func (s *Server) queue() {
 	route(s, operation{
 		id: "getQueuedRun", method: http.MethodGet, path: "/v1/queue/{run_id}", tag: "queue", action: "runs.read", summary: "Get a queued run", errors: []int{404}, answer: exampleQueued,
 	}, func(ctx context.Context, in *runIn) (*struct{ Body store.QueuedRun }, error) {
-		q, err := s.queued(ctx, in.who, in.ID, othersRead)
+		q, err := s.queued(ctx, &in.asked, in.ID)
 		return &struct{ Body store.QueuedRun }{q}, err
 	})
 	route(s, operation{
 		id: "cancelQueuedRun", method: http.MethodPost, path: "/v1/queue/{run_id}/cancel", tag: "queue", action: "tools.invoke", summary: "Cancel a queued run",
 		text: "One that has started is stopped by the process that carries it out; its status is stopping until then.", errors: []int{404, 409}, answer: exampleQueued,
 	}, func(ctx context.Context, in *runIn) (*struct{ Body store.QueuedRun }, error) {
-		q, err := s.queued(ctx, in.who, in.ID, othersWrite)
+		q, err := s.queued(ctx, &in.asked, in.ID)
 		if err == nil {
 			q, err = s.o.Queue.Cancel(ctx, in.ID, in.who.Name)
 		}
@@ -189,7 +160,7 @@ func (s *Server) listQueue() {
 					out.Next = cursor("queue", strconv.Itoa(at))
 					return &struct{ Body QueueList }{out}, nil
 				}
-				ok, err := s.knowsQueued(ctx, in.who, q, othersRead)
+				ok, err := s.reachesGrant(ctx, &in.asked, q.Grant.String())
 				if err != nil {
 					return nil, err
 				}

@@ -24,7 +24,7 @@ func (s *Server) replay() {
 		text:   "Carries the run out again: arguments and decisions are computed anew, the results of tools come from the record. It has no side effects, and is recorded as a run of its own. The answer names the first difference.",
 		errors: []int{404, 409}, answer: map[string]any{"run_id": sampleSession, "replay_of": sampleSession, "status": "completed", "ok": true, "calls": 3},
 	}, func(ctx context.Context, in *runIn) (*struct{ Body Replayed }, error) {
-		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		r, err := s.o.Runs.Replay(ctx, in.ID)
@@ -35,7 +35,7 @@ func (s *Server) replay() {
 		text:   "Carries out each of the session's runs again, while no turn is under way: without models, tools or network. Every message must be the same to the byte. The answer names the first difference.",
 		errors: []int{404, 409}, answer: map[string]any{"session_id": sampleSession, "ok": true, "runs": 2, "calls": 3, "messages": 8},
 	}, func(ctx context.Context, in *sessionIn) (*struct{ Body replays.SessionSummary }, error) {
-		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		if err := s.o.Turns.EndRun(ctx, in.by(), in.ID); err != nil {

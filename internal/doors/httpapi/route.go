@@ -227,6 +227,9 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			return
 		}
 		body, p := s.body(x, r)
+		if p == nil && body != nil {
+			p = s.readmit(x, r)
+		}
 		if p != nil {
 			s.fail(x, p)
 			return
@@ -252,6 +255,25 @@ func (s *Server) admit(x *exchange, r *http.Request) *Problem {
 	if p := s.recognize(x, r); p != nil {
 		return p
 	}
+	return mayAsk(x)
+}
+
+// readmit decides again whether a request is allowed. Its body can arrive long after the header:
+// the caller's grant may have been revoked, or the caller's role changed, by then.
+func (s *Server) readmit(x *exchange, r *http.Request) *Problem {
+	if x.op.open {
+		return nil
+	}
+	now, err := s.o.Gate.Check(r.Context(), x.who)
+	if err != nil {
+		return unauthenticated(err)
+	}
+	x.who = now
+	return mayAsk(x)
+}
+
+// mayAsk decides whether the caller may ask for the operation.
+func mayAsk(x *exchange) *Problem {
 	if x.op.action == "" {
 		return nil
 	}

@@ -77,34 +77,13 @@ type runIn struct {
 	RunPath
 }
 
-// run finds a run that the caller may know of.
-func (s *Server) run(ctx context.Context, who *Caller, id string) (ledger.Run, error) {
-	return s.runFor(ctx, who, id, othersRead)
+// run finds a run that the caller may use.
+func (s *Server) run(ctx context.Context, in *asked, id string) (ledger.Run, error) {
+	return reachable(ctx, fault.RunUnknown, "run", id, s.o.Runs.Run, func(r ledger.Run) (bool, error) { return s.reachesRun(ctx, in, r.ID.String()) })
 }
 
-// runFor finds a run that the caller may use: one that it owns. Other runs need
-// the action others, and are unknown without it.
-func (s *Server) runFor(ctx context.Context, who *Caller, id, others string) (ledger.Run, error) {
-	if err := whole(fault.RunUnknown, "run", id); err != nil {
-		return ledger.Run{}, err
-	}
-	r, err := s.o.Runs.Run(ctx, id)
-	if err != nil {
-		return r, err
-	}
-	ok, err := s.knows(ctx, who, r, others)
-	if err == nil && !ok {
-		err = missing(fault.RunUnknown, "run", id)
-	}
-	return r, err
-}
-
-func (s *Server) knows(ctx context.Context, who *Caller, r ledger.Run, others string) (bool, error) {
-	if who.May(others) == nil {
-		return true, nil
-	}
-	nodes, err := s.o.Lineage.OfRun(ctx, r.ID.String())
-	return who.Owns(nodes), err
+func (s *Server) reachesRun(ctx context.Context, in *asked, id string) (bool, error) {
+	return in.reaches(func() ([]string, error) { return s.o.Lineage.OfRun(ctx, id) })
 }
 
 func (s *Server) runs() {
@@ -115,7 +94,7 @@ func (s *Server) runs() {
 	route(s, operation{
 		id: "getRun", method: http.MethodGet, path: "/v1/runs/{run_id}", tag: "runs", action: "runs.read", summary: "Get a run", errors: []int{404}, answer: exampleRun,
 	}, func(ctx context.Context, in *runIn) (*struct{ Body ledger.Run }, error) {
-		r, err := s.run(ctx, in.who, in.ID)
+		r, err := s.run(ctx, &in.asked, in.ID)
 		return &struct{ Body ledger.Run }{r}, err
 	})
 	type calls struct {
@@ -129,7 +108,7 @@ func (s *Server) runs() {
 		text: "In order, each with its arguments, decision and output, without the values of secrets.", errors: []int{404},
 		answer: map[string]any{"items": []any{map[string]any{"index": 1, "tool": "time.now", "status": "completed"}}},
 	}, func(ctx context.Context, in *calls) (*struct{ Body CallList }, error) {
-		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		from, err := in.number("calls")
@@ -168,7 +147,7 @@ func (s *Server) getCall() {
 		id: "getCall", method: http.MethodGet, path: "/v1/runs/{run_id}/calls/{index}", tag: "runs", action: "runs.read", summary: "Get one call of a run",
 		text: "With its arguments, decision and output, without the values of secrets.", errors: []int{404}, answer: map[string]any{"index": 1, "tool": "time.now", "status": "completed"},
 	}, func(ctx context.Context, in *one) (*struct{ Body json.RawMessage }, error) {
-		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		list, err := s.o.Runs.Calls(ctx, in.ID, in.Index, 1)
@@ -209,7 +188,7 @@ func (s *Server) pictures() {
 		id: "listPictures", method: http.MethodGet, path: "/v1/runs/{run_id}/calls/{index}/pictures", tag: "runs", action: "runs.read", summary: "List the pictures of a call",
 		text: "The pictures in its output, as a screenshot of a page or a plot of a program.", errors: []int{404}, answer: map[string]any{"items": []any{map[string]any{"number": 1, "name": "/plot.png", "bytes": 20481}}},
 	}, func(ctx context.Context, in *list) (*struct{ Body PictureList }, error) {
-		all, err := s.picturesOf(ctx, in.who, in.CallPath)
+		all, err := s.picturesOf(ctx, &in.asked, in.CallPath)
 		out := PictureList{Items: []PictureInfo{}}
 		for i, p := range all {
 			out.Items = append(out.Items, PictureInfo{i + 1, p.Name, len(p.PNG)})
@@ -225,7 +204,7 @@ func (s *Server) pictures() {
 		id: "getPicture", method: http.MethodGet, path: "/v1/runs/{run_id}/calls/{index}/pictures/{number}", tag: "runs", action: "runs.read", summary: "Get a picture of a call",
 		text: "A PNG, as the call recorded it.", errors: []int{404}, more: map[int]reply{200: {text: "The picture", kind: "image/png"}},
 	}, func(ctx context.Context, in *one) (*Streamed, error) {
-		all, err := s.picturesOf(ctx, in.who, in.CallPath)
+		all, err := s.picturesOf(ctx, &in.asked, in.CallPath)
 		if err == nil && in.Number > len(all) {
 			err = fault.New(fault.NotFound, "the call has no picture %d", in.Number)
 		}
@@ -241,8 +220,8 @@ func (s *Server) pictures() {
 	})
 }
 
-func (s *Server) picturesOf(ctx context.Context, who *Caller, of CallPath) ([]history.Picture, error) {
-	if _, err := s.run(ctx, who, of.ID); err != nil {
+func (s *Server) picturesOf(ctx context.Context, in *asked, of CallPath) ([]history.Picture, error) {
+	if _, err := s.run(ctx, in, of.ID); err != nil {
 		return nil, err
 	}
 	return s.o.Runs.Pictures(ctx, of.ID, of.Index)
@@ -273,7 +252,7 @@ func (s *Server) listRuns() {
 					out.Next = cursor("runs", strconv.FormatUint(at, 10))
 					return &struct{ Body RunList }{out}, nil
 				}
-				ok, err := s.knows(ctx, in.who, r, othersRead)
+				ok, err := s.reachesRun(ctx, &in.asked, r.ID.String())
 				if err != nil {
 					return nil, err
 				}
@@ -301,7 +280,7 @@ func (s *Server) tellRuns() {
 		id: "reportRun", method: http.MethodGet, path: "/v1/runs/{run_id}/report", tag: "runs", action: "runs.read", summary: "Get a report on a run",
 		text: "The calls of the run, also those that were refused, without the values of secrets.", errors: []int{404}, more: map[int]reply{200: {text: "The report"}},
 	}, func(ctx context.Context, in *report) (*Streamed, error) {
-		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		pr, pw := io.Pipe()
@@ -328,7 +307,7 @@ func (s *Server) tellRuns() {
 		text: "Recomputes the run's part of the log.", errors: []int{404},
 		answer: map[string]any{"ok": true, "events": 3, "blobs": 0, "runs": 1, "size": 120, "root": "…", "signed": 120, "erased": 0, "problems": []any{}},
 	}, func(ctx context.Context, in *runIn) (*struct{ Body store.VerifyReport }, error) {
-		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		v, err := s.o.Runs.Verify(ctx, in.ID)

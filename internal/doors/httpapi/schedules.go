@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
@@ -74,22 +75,20 @@ type scheduleAnswer struct {
 var exampleSchedule = map[string]any{"schedule_id": sampleSession, "name": "nightly", "version": 1, "cron": "30 6 * * 1-5", "zone": "Europe/Berlin", "next_at": "2026-11-23T05:30:00Z",
 	"last_at": "2026-11-20T05:30:00Z", "principal": "user:ann", "workspace": "/home/ann/project", "priority": 2, "by": "user:ann", "saved_at": "2026-11-01T12:00:00Z"}
 
-// schedule finds a schedule that the caller may know of.
-func (s *Server) schedule(ctx context.Context, who *Caller, id, others string) (store.Schedule, error) {
-	all, err := s.o.Queue.Schedules(ctx)
-	for i := range all {
-		if all[i].ID.String() != id {
-			continue
+// schedule finds a schedule that the caller may use.
+func (s *Server) schedule(ctx context.Context, in *asked, id string) (store.Schedule, error) {
+	find := func(ctx context.Context, id string) (store.Schedule, error) {
+		all, err := s.o.Queue.Schedules(ctx)
+		if err != nil {
+			return store.Schedule{}, err
 		}
-		ok, kerr := s.knowsUnder(ctx, who, all[i].Grant, others)
-		if ok || kerr != nil {
-			return all[i], kerr
+		i := slices.IndexFunc(all, func(c store.Schedule) bool { return c.ID.String() == id })
+		if i < 0 {
+			return store.Schedule{}, missing(fault.NotFound, "schedule", id)
 		}
+		return all[i], nil
 	}
-	if err == nil {
-		err = missing(fault.NotFound, "schedule", id)
-	}
-	return store.Schedule{}, err
+	return reachable(ctx, fault.NotFound, "schedule", id, find, func(c store.Schedule) (bool, error) { return s.reachesGrant(ctx, in, c.Grant.String()) })
 }
 
 func (s *Server) schedules() {
@@ -102,7 +101,7 @@ func (s *Server) schedules() {
 		out := ScheduleList{Items: []store.Schedule{}}
 		all, err := s.o.Queue.Schedules(ctx)
 		for _, c := range all {
-			ok, kerr := s.knowsUnder(ctx, in.who, c.Grant, othersRead)
+			ok, kerr := s.reachesGrant(ctx, &in.asked, c.Grant.String())
 			if kerr != nil {
 				return nil, kerr
 			}
@@ -116,7 +115,7 @@ func (s *Server) schedules() {
 		id: "getSchedule", method: http.MethodGet, path: "/v1/schedules/{schedule_id}", tag: "queue", action: "runs.read", summary: "Get a schedule with its last runs",
 		errors: []int{404}, answer: withRuns(exampleSchedule),
 	}, func(ctx context.Context, in *scheduleIn) (*struct{ Body ScheduleRuns }, error) {
-		c, err := s.schedule(ctx, in.who, in.ID, othersRead)
+		c, err := s.schedule(ctx, &in.asked, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +138,7 @@ func (s *Server) schedules() {
 		q := in.Body
 		n, o := queue.NewSchedule{Name: q.Name, Cron: q.Cron, Zone: q.Zone, By: in.who.Name}, queue.Options{Priority: q.Priority, Limits: q.Limits}
 		if q.Session != "" || q.Content != "" {
-			c, err := s.scheduleMessage(ctx, in.who, q, n, o)
+			c, err := s.scheduleMessage(ctx, &in.asked, q, n, o)
 			return &scheduleAnswer{"/v1/schedules/" + c.ID.String(), c}, err
 		}
 		c, err := s.o.Queue.SubmitSchedule(ctx, n, queue.Submission{
@@ -149,18 +148,18 @@ func (s *Server) schedules() {
 }
 
 // scheduleMessage makes a schedule that sends an agent a message.
-func (s *Server) scheduleMessage(ctx context.Context, who *Caller, q NewSchedule, n queue.NewSchedule, o queue.Options) (store.Schedule, error) {
+func (s *Server) scheduleMessage(ctx context.Context, in *asked, q NewSchedule, n queue.NewSchedule, o queue.Options) (store.Schedule, error) {
 	if q.Plan != "" || len(q.Frozen) > 0 || len(q.Inputs) > 0 || q.Changeset || q.Planning {
 		return store.Schedule{}, fault.New(fault.ArgsInvalid, "a schedule has a plan or a message, not both").In("body.session_id")
 	}
-	if err := who.May("sessions.write"); err != nil {
+	if err := in.who.May("sessions.write"); err != nil {
 		return store.Schedule{}, err
 	}
-	in, err := s.session(ctx, who, q.Session, othersWrite)
+	to, err := s.session(ctx, in, q.Session)
 	if err != nil {
 		return store.Schedule{}, err
 	}
-	return s.o.Queue.ScheduleMessage(ctx, n, queue.Message{Grant: who.Presented(), Session: in.ID, Name: "message", Text: q.Content, Options: o})
+	return s.o.Queue.ScheduleMessage(ctx, n, queue.Message{Grant: in.who.Presented(), Session: to.ID, Name: "message", Text: q.Content, Options: o})
 }
 
 // withRuns is an example of a schedule with its runs.
@@ -173,11 +172,11 @@ func withRuns(schedule map[string]any) map[string]any {
 }
 
 func (s *Server) changeSchedules() {
-	change := func(ctx context.Context, who *Caller, id string, do func(*store.Schedule)) (store.Schedule, error) {
-		if _, err := s.schedule(ctx, who, id, othersWrite); err != nil {
+	change := func(ctx context.Context, in *asked, id string, do func(*store.Schedule)) (store.Schedule, error) {
+		if _, err := s.schedule(ctx, in, id); err != nil {
 			return store.Schedule{}, err
 		}
-		return s.o.Queue.ChangeSchedule(ctx, id, who.Name, do)
+		return s.o.Queue.ChangeSchedule(ctx, id, in.who.Name, do)
 	}
 	type patch struct {
 		asked
@@ -189,14 +188,14 @@ func (s *Server) changeSchedules() {
 		text: "What is left out stays as it is. Its plan and its authority cannot be changed: make another schedule.", errors: []int{404, 409},
 		request: map[string]any{"cron": "0 7 * * *", "paused": false}, answer: exampleSchedule,
 	}, func(ctx context.Context, in *patch) (*struct{ Body store.Schedule }, error) {
-		c, err := change(ctx, in.who, in.ID, in.Body.apply)
+		c, err := change(ctx, &in.asked, in.ID, in.Body.apply)
 		return &struct{ Body store.Schedule }{c}, err
 	})
 	route(s, operation{
 		id: "deleteSchedule", method: http.MethodDelete, path: "/v1/schedules/{schedule_id}", tag: "queue", action: "tools.invoke", status: http.StatusNoContent, summary: "Remove a schedule",
 		text: "Its runs stay.", errors: []int{404, 409},
 	}, func(ctx context.Context, in *scheduleIn) (*struct{}, error) {
-		_, err := change(ctx, in.who, in.ID, func(c *store.Schedule) { c.Deleted = true })
+		_, err := change(ctx, &in.asked, in.ID, func(c *store.Schedule) { c.Deleted = true })
 		return nil, err
 	})
 	route(s, operation{
@@ -204,7 +203,7 @@ func (s *Server) changeSchedules() {
 		text:   "It has the authority of the schedule, not of the caller. While a run of the schedule waits or runs, the new one is refused, and says so. The next time stays as it is.",
 		errors: []int{404, 409}, answer: exampleQueued,
 	}, func(ctx context.Context, in *scheduleIn) (*struct{ Body store.QueuedRun }, error) {
-		if _, err := s.schedule(ctx, in.who, in.ID, othersWrite); err != nil {
+		if _, err := s.schedule(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		run, err := s.o.Queue.RunSchedule(ctx, in.ID)

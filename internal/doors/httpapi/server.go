@@ -51,8 +51,9 @@ type Gate interface {
 	// Enter verifies what a request presents, and that its grant can be used now. It must be
 	// fast for a token that was verified before.
 	Enter(ctx context.Context, c callers.Credential) (*Caller, error)
-	// Check reports why a caller who has entered would not be let in any more.
-	Check(ctx context.Context, c *Caller) error
+	// Check gives a caller who has entered as it is now, or an error if it would not be let in
+	// any more.
+	Check(ctx context.Context, c *Caller) (*Caller, error)
 }
 
 // Lineage returns under what something was made, for [Caller.Owns].

@@ -64,38 +64,16 @@ type sessionIn struct {
 	SessionPath
 }
 
-// session finds a session that the caller may use: one that it owns. Other sessions need the action others.read or
-// others.write, and are unknown without it.
-func (s *Server) session(ctx context.Context, who *Caller, id, others string) (agent.Session, error) {
-	if err := whole(fault.SessionUnknown, "session", id); err != nil {
-		return agent.Session{}, err
-	}
-	found, err := s.o.Sessions.Session(ctx, id)
-	if err != nil {
-		return found, err
-	}
-	return found, s.mine(ctx, who, found, others)
+// session finds a session that the caller may use.
+func (s *Server) session(ctx context.Context, in *asked, id string) (agent.Session, error) {
+	return reachable(ctx, fault.SessionUnknown, "session", id, s.o.Sessions.Session, func(found agent.Session) (bool, error) {
+		return s.reachesSession(ctx, in, found)
+	})
 }
 
-func (s *Server) mine(ctx context.Context, who *Caller, found agent.Session, others string) error {
-	if who.May(others) == nil {
-		return nil
-	}
-	nodes, err := s.o.Lineage.OfSession(ctx, found)
-	if err != nil {
-		return err
-	}
-	if !who.Owns(nodes) {
-		return missing(fault.SessionUnknown, "session", found.ID.String())
-	}
-	return nil
+func (s *Server) reachesSession(ctx context.Context, in *asked, found agent.Session) (bool, error) {
+	return in.reaches(func() ([]string, error) { return s.o.Lineage.OfSession(ctx, found) })
 }
-
-// The actions for things that were made under other grants.
-const (
-	othersRead  = "others.read"
-	othersWrite = "others.write"
-)
 
 func (s *Server) sessions() {
 	type create struct {
@@ -126,14 +104,14 @@ func (s *Server) sessions() {
 		id: "getSession", method: http.MethodGet, path: "/v1/sessions/{session_id}", tag: "sessions", action: "sessions.read", summary: "Get a session",
 		errors: []int{404}, answer: exampleSession,
 	}, func(ctx context.Context, in *sessionIn) (*sessionAnswer, error) {
-		found, err := s.session(ctx, in.who, in.ID, othersRead)
+		found, err := s.session(ctx, &in.asked, in.ID)
 		return answerSession(found), err
 	})
 	route(s, operation{
 		id: "deleteSession", method: http.MethodDelete, path: "/v1/sessions/{session_id}", tag: "sessions", action: "sessions.write", status: http.StatusNoContent,
 		summary: "End a session", text: "Stops the session and ends it for good. The record keeps it.", errors: []int{404, 409},
 	}, func(ctx context.Context, in *sessionIn) (*struct{}, error) {
-		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		return nil, s.o.Sessions.DeleteSession(ctx, in.by(), in.ID)
@@ -160,7 +138,7 @@ func (s *Server) listSessions() {
 		}
 		q := agent.SessionFilter{Agent: in.Agent}
 		if in.Parent != "" {
-			parent, err := s.session(ctx, in.who, in.Parent, othersRead)
+			parent, err := s.session(ctx, &in.asked, in.Parent)
 			if err != nil {
 				return nil, err
 			}
@@ -173,13 +151,11 @@ func (s *Server) listSessions() {
 			if in.Status != "" && string(a.State) != in.Status {
 				return nil
 			}
-			err := s.mine(ctx, in.who, a, othersRead)
-			if err == nil {
+			ok, err := s.reachesSession(ctx, &in.asked, a)
+			if ok && err == nil {
 				out.Items = append(out.Items, a)
-			} else if fault.CodeOf(err) != fault.SessionUnknown {
-				return err
 			}
-			return nil
+			return err
 		}, func() int { return len(out.Items) })
 		return &struct{ Body SessionList }{out}, err
 	})
@@ -219,7 +195,7 @@ func (s *Server) steerSessions() {
 			id: name + "Session", method: http.MethodPost, path: "/v1/sessions/{session_id}/" + name, tag: "sessions", action: "sessions.write",
 			summary: summary, text: text, errors: []int{404, 409}, answer: exampleSession,
 		}, func(ctx context.Context, in *sessionIn) (*sessionAnswer, error) {
-			if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
+			if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 				return nil, err
 			}
 			after, err := do(ctx, in.by(), in.ID)
@@ -243,7 +219,7 @@ func (s *Server) steerSessions() {
 		summary: "Fork a session", text: "Makes a session with another's conversation up to a message.", errors: []int{404, 409},
 		request: map[string]any{"up_to": 2}, answer: exampleSession,
 	}, func(ctx context.Context, in *fork) (*sessionAnswer, error) {
-		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		upTo, mode := 0, (*agent.Mode)(nil)

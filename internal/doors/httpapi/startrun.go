@@ -102,7 +102,7 @@ func (s *Server) startRuns() {
 		id: "cancelRun", method: http.MethodPost, path: "/v1/runs/{run_id}/cancel", tag: "runs", action: "tools.invoke", summary: "Cancel a run",
 		text: "Ends a run that startRun started, and its calls. The response comes when the run has ended.", errors: []int{404, 409}, answer: exampleRun,
 	}, func(ctx context.Context, in *runIn) (*struct{ Body ledger.Run }, error) {
-		if err := s.cancelRun(ctx, in.who, in.ID); err != nil {
+		if err := s.cancelRun(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
 		r, err := s.o.Runs.Run(ctx, in.ID)
@@ -155,9 +155,9 @@ func (s *Server) startRun(who *Caller, q NewRun) (string, error) {
 }
 
 // cancelRun cancels a run and waits until it has ended.
-func (s *Server) cancelRun(ctx context.Context, who *Caller, id string) error {
+func (s *Server) cancelRun(ctx context.Context, in *asked, id string) error {
 	r := s.underWay.find(id)
-	found, err := s.runFor(ctx, who, id, othersWrite)
+	found, err := s.run(ctx, in, id)
 	switch {
 	case err != nil:
 		return err

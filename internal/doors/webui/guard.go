@@ -119,6 +119,12 @@ func (s *Server) action(pattern, file string, do action) {
 			s.fail(x.w, x.r, http.StatusBadRequest, fault.New(fault.Usage, "the form cannot be read"))
 			return
 		}
+		d, err := s.device(x.r) // again: a form can arrive long after the header
+		if err != nil {
+			s.signedOut(x.w, x.r, err)
+			return
+		}
+		x.device, x.api.token = d, d.Token
 		x.seq = x.newest()
 		next, p, err := do(x)
 		switch {

@@ -179,12 +179,19 @@ func (l oneLogin) Decide(ctx context.Context, code string, grant func(logins.Wai
 
 func newServer(t *testing.T) (*webui.Server, *api, *browsers) {
 	t.Helper()
-	a, b := &api{t: t, fail: map[string]string{}}, &browsers{confirmed: now.Add(-time.Minute)}
-	s, err := webui.New(webui.Options{API: a, Devices: b, Logins: oneLogin{}, Host: host, Now: func() time.Time { return now }})
+	b := &browsers{confirmed: now.Add(-time.Minute)}
+	s, a := serverOf(t, b)
+	return s, a, b
+}
+
+func serverOf(t *testing.T, d webui.Devices) (*webui.Server, *api) {
+	t.Helper()
+	a := &api{t: t, fail: map[string]string{}}
+	s, err := webui.New(webui.Options{API: a, Devices: d, Logins: oneLogin{}, Host: host, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, a, b
+	return s, a
 }
 
 // ask makes a request of the signed-in browser; form is nil for GET.

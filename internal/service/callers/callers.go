@@ -37,10 +37,11 @@ const (
 
 // Caller is an authenticated client of a service.
 type Caller struct {
-	Name   string // the grant's holder, as "user:ann"
-	Person string // the holder of the root grant
-	Token  string // of the grant
-	Proven bool   // the grant is bound to a key, and the request proved that the caller has it
+	Name   string    // the grant's holder, as "user:ann"
+	Person string    // the holder of the root grant
+	Token  string    // of the grant
+	Proven bool      // the grant is bound to a key, and the request proved that the caller has it
+	Until  time.Time // when the identity provider's token that was presented stops to count; zero: a grant was presented
 	// Lent is whether the token that was presented is bound to a key and the grant is not: the
 	// grant must not be given out, as no proof would be needed to use it.
 	Lent   bool
@@ -51,7 +52,7 @@ type Caller struct {
 	Role   string // that the person has now; "": no identity provider knows the person
 	Self   string // the person whose own grant it is, as [grants.OwnerOf] gives it; "": a delegate's
 	// Approves reports whether the role may answer questions of the people of a role; nil: the
-	// person has no role.
+	// person has no role, or the grant is a delegate's, who answers nothing.
 	Approves func(role string) bool
 	// May gives nil if the grant's policies allow an action of the api section, as
 	// "agents.write"; fault.Denied, NeedsApproval.
@@ -118,10 +119,19 @@ func (g *Gate) Enter(ctx context.Context, c Credential) (*Caller, error) {
 	return &e.caller, nil
 }
 
-// Check reports why a caller who has entered would not be let in any more.
-func (g *Gate) Check(ctx context.Context, c *Caller) error {
-	_, err := g.enter(ctx, c.Token)
-	return err
+// Check gives a caller who has entered as it is now, or an error if it would not be let in any
+// more: what it presented has expired, or its grant cannot be used.
+func (g *Gate) Check(ctx context.Context, c *Caller) (*Caller, error) {
+	if !c.Until.IsZero() && !g.Now().Before(c.Until) {
+		return nil, fault.New(fault.GrantExpired, "the token expired at %s", c.Until.UTC().Format(time.RFC3339)).WithHint("get a new one from its issuer")
+	}
+	e, err := g.enter(ctx, c.Token)
+	if err != nil {
+		return nil, err
+	}
+	now := e.caller
+	now.Lent, now.Until = c.Lent, c.Until // of the token that was presented, which the grant stands for
+	return &now, nil
 }
 
 func (g *Gate) enter(ctx context.Context, text string) (*entered, error) {
@@ -151,14 +161,14 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 	if len(text) > token.MaxSize {
 		return nil, fault.New(fault.GrantTooLarge, "the token is larger than any")
 	}
-	until, key := g.Now().Add(trustFor), ""
+	until, ends, key := g.Now().Add(trustFor), time.Time{}, ""
 	if g.People != nil && strings.Count(text, ".") == 2 { // a JWT: grants have no dots
 		given, err := g.People.Exchange(ctx, text)
 		if err != nil {
 			return nil, err
 		}
-		if text, key = given.Token, given.Key; given.Until.Before(until) {
-			until = given.Until
+		if text, key, ends = given.Token, given.Key, given.Until; ends.Before(until) {
+			until = ends
 		}
 	}
 	c, err := g.grants.Verify(ctx, g.store, grants.Presented{Token: text, Proven: true}, g.workspace) // prove verifies the proof
@@ -197,7 +207,7 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		return nil, err
 	}
 	e := &entered{grant: held, until: until, key: key, caller: Caller{
-		Proven: proven, Lent: key != "" && !proven, Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
+		Proven: proven, Until: ends, Lent: key != "" && !proven, Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
 		May: may,
 	}}
 	return e, g.describe(ctx, &e.caller)
@@ -217,7 +227,9 @@ func (g *Gate) describe(ctx context.Context, c *Caller) error {
 	}
 	role, err := g.People.Role(root.Person)
 	c.Role = role.Name
-	c.Approves = role.Answers
+	if c.Self != "" {
+		c.Approves = role.Answers
+	}
 	return err
 }
 

@@ -245,7 +245,7 @@ func (p *People) Bound(who *ledger.Person) (*policy.Policy, error) {
 // Exchanged is what counts in the place of a token of an issuer.
 type Exchanged struct {
 	Token string    // of the person's grant
-	Until time.Time // when the issuer's token expires
+	Until time.Time // from when on the issuer's token does not count
 	Key   string    // thumbprint of the key that the issuer's token is bound to; "": to none
 }
 
@@ -256,7 +256,7 @@ func (p *People) Exchange(ctx context.Context, text string) (Exchanged, error) {
 	if err != nil {
 		return Exchanged{}, err
 	}
-	out := Exchanged{Until: c.expires}
+	out := Exchanged{Until: c.expires.Add(skew)}
 	if out.Key, err = confirmation(c.claims); err != nil {
 		return Exchanged{}, err
 	}

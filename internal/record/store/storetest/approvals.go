@@ -31,6 +31,7 @@ func Approvals(t *testing.T, open OpenStore) {
 		{"as many different people as it needs must say yes", approvalsSeveral},
 		{"only admins approve what admins approve", approvalsAdmin},
 		{"an answer under a grant is of the person whom it was issued to", approvalsGrant},
+		{"an answer under a grant that is revoked, paused or expired has no effect", approvalsStanding},
 		{"an approval is claimed once", approvalsClaim},
 		{"an approval of a session's calls is not claimed", approvalsSession},
 		{"an answer that comes late, or again, changes nothing", approvalsLate},
@@ -222,6 +223,48 @@ func approvalsAdmin(t *testing.T, open OpenStore) {
 	v.Admin = true
 	if s := vote(t, a, q.ID, v); s != store.Approved {
 		t.Errorf("it is %s", s)
+	}
+}
+
+// approvalsStanding: an answer under a grant that is revoked, paused or expired at that moment
+// has no effect, and neither has one under a device of such a grant.
+func approvalsStanding(t *testing.T, open OpenStore) {
+	a := openApprovals(t, open, t.TempDir())
+	g, ok := a.(store.Grants)
+	if !ok {
+		t.Fatal("the store keeps no grants")
+	}
+	at := asks.Add(time.Second)
+	for name, stop := range map[string]func(id uuid.UUID) error{
+		"revoked": func(id uuid.UUID) error {
+			return g.SetStanding(t.Context(), store.StandingChange{Grant: id, To: store.Revoked, By: "user:op", At: asks})
+		},
+		"paused": func(id uuid.UUID) error {
+			return g.SetStanding(t.Context(), store.StandingChange{Grant: id, To: store.Paused, By: "user:op", At: asks})
+		},
+		"expired": func(uuid.UUID) error { return nil },
+	} {
+		until := at.Add(time.Hour)
+		if name == "expired" {
+			until = at
+		}
+		root := issue(t, g, func(r *store.GrantRecord) { r.Holder, r.Expires = "user:ann", until })
+		device := issue(t, g, func(r *store.GrantRecord) { r.Holder, r.Parent, r.Device, r.Expires = "user:ann", root.ID, "browser", time.Time{} })
+		q := ask(t, a, question(1))
+		if err := stop(root.ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []uuid.UUID{root.ID, device.ID} {
+			for _, answer := range []bool{true, false} {
+				v := store.Vote{By: "user:ann", Yes: answer, Where: "suite", Grant: id, At: at}
+				if got, err := a.Vote(t.Context(), q.ID, v); !fault.CodeOf(err).OfGrant() {
+					t.Errorf("%s, yes %v: %s, %v", name, answer, got.State, err)
+				}
+			}
+		}
+		if got, err := a.Question(t.Context(), q.ID.String()); err != nil || got.State != store.Waiting || len(got.Votes) > 0 {
+			t.Errorf("%s: the question is %s with %d votes, %v", name, got.State, len(got.Votes), err)
+		}
 	}
 }
 

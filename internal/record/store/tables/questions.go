@@ -180,6 +180,9 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 		if len(votes) != len(q.Votes) {
 			return fault.Wrap(fault.Conflict, errMeanwhile, "approval %s was answered at the same moment", id)
 		}
+		if err := w.standsToVote(ctx, v.Grant); err != nil {
+			return err
+		}
 		if votes, err = w.standing(ctx, votes, q.Votes, v); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -53,6 +54,18 @@ func (w *writer) standing(ctx context.Context, votes []sealedRow, told []store.V
 	return out, nil
 }
 
+// standsToVote refuses a vote under a grant that is revoked or paused at this moment.
+func (w *writer) standsToVote(ctx context.Context, id uuid.UUID) error {
+	if id == uuid.Nil {
+		return nil
+	}
+	stopped, err := w.stopped(ctx, id)
+	if err == nil && stopped {
+		err = fault.New(fault.GrantRevoked, "the grant %s is revoked or paused, so it cannot answer questions", id)
+	}
+	return err
+}
+
 // stopped reports whether a grant, or one that it derives from, is revoked or paused.
 func (w *writer) stopped(ctx context.Context, id uuid.UUID) (bool, error) {
 	for range maxDescent {
@@ -82,6 +95,7 @@ func (s *Store) mayVote(ctx context.Context, v store.Vote) error {
 		return nil
 	}
 	g, err := s.Grant(ctx, v.Grant.String())
+	until := g.Expires
 	if err == nil && g.Device != "" && g.Holder == v.By {
 		g, err = s.Grant(ctx, g.Parent.String())
 	}
@@ -91,6 +105,12 @@ func (s *Store) mayVote(ctx context.Context, v store.Vote) error {
 	if err != nil || g.Parent != uuid.Nil || g.Holder != v.By || !strings.HasPrefix(v.By, "user:") {
 		return fault.New(fault.Denied, "the grant %s cannot answer questions: only a grant that was issued to a person can", v.Grant).
 			ForOperator("answer with remit approvals, or under a grant of remit grant issue --holder user:NAME that was not narrowed or handed on")
+	}
+	if until.IsZero() || g.Expires.Before(until) {
+		until = g.Expires
+	}
+	if !until.IsZero() && !v.At.Before(until) {
+		return fault.New(fault.GrantExpired, "the grant %s expired at %s", v.Grant, until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
