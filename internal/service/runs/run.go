@@ -122,6 +122,7 @@ type Request struct {
 	Inputs    map[string]string
 	Frozen    *frozen.Plan     // the plan whose calls are all that may be made; nil: none
 	Planning  bool             // only calls without side effects
+	Single    bool             // the run has one call of a client that may make others in other runs: refused if the policies have flows
 	Changeset bool             // hold what is written, also where the policy does not say so
 	Bounds    []*policy.Policy // bound it besides; only without a Grant
 	Grant     grants.Presented // not empty: the run is under this grant, which Policy or Root narrow further

@@ -24,6 +24,7 @@ type Session struct {
 	calls  sync.WaitGroup
 	result Result
 	closed error // why there are no more calls, nil while it goes on
+	single bool  // as in Request
 }
 
 // Begin starts a session under the policies that hold, and records it. The
@@ -33,7 +34,7 @@ func (s *Runs) Begin(ctx context.Context, q Request) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{Active: b, result: res}, nil
+	return &Session{Active: b, result: res, single: q.Single}, nil
 }
 
 // Result is what is known of the session: all but the counts and the status
@@ -49,11 +50,21 @@ func (s *Session) Result() Result {
 func (s *Session) Call(ctx context.Context, c runner.Call) (runner.Outcome, error) {
 	return s.take(ctx, func(ctx context.Context) runner.Outcome {
 		args, err := Plain(c.Args)
+		if err == nil && s.single && s.Chain().HasFlows() {
+			err = noContext()
+		}
 		if c.Args = args; err != nil {
 			return s.Runner.Refuse(ctx, s.Run, c, err)
 		}
 		return s.Runner.Execute(ctx, s.Run, c)
 	})
+}
+
+// noContext refuses a call whose client keeps no run. What the client has read in other runs is
+// not known here, so no flow could be decided.
+func noContext() error {
+	return fault.New(fault.FlowRefused, "the policies have flows, and a call in a run of its own has no context to decide them by").
+		WithHint("make the calls in one run: as a plan (POST /v1/runs), in a session, or over MCP")
 }
 
 // Refuse records a call that cannot be made, as one whose arguments are no JSON,

@@ -114,6 +114,7 @@ func (s *Commands) carryOut(ctx context.Context, q Request, labels *runner.Conte
 	}
 	run, err := s.Runs.Begin(ctx, runs.Request{
 		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice, Context: labels,
+		Single: q.History == nil && q.Grant.Token != "", // without a grant it is a command of the person at this machine
 	})
 	if err != nil {
 		return err
