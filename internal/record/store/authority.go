@@ -27,7 +27,7 @@ type Grants interface {
 	SetStanding(ctx context.Context, c StandingChange) error
 	// Standing gives the standing of those of the grants that are not Active, and
 	// of the standings' version at that moment. After a restore it gives Restored for
-	// those that were not issued or resumed since.
+	// grants without an issue or a resumption since.
 	Standing(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Standing, int64, error)
 	// StandingVersion grows with every change of a standing, by any process.
 	StandingVersion(ctx context.Context) (int64, error)
@@ -46,9 +46,9 @@ const (
 	Revoked Standing = 2 // never again
 )
 
-// Restored is the standing of grants that this ledger has not issued since it was restored from a
-// backup: what happened to them after the backup is not known. Its descendants are as good as a
-// root that was issued or resumed since. It is never stored.
+// Restored is the standing of a grant that was neither issued nor resumed since the ledger was
+// restored from a backup: it may have been revoked in between. The standing of a root holds for
+// its descendants. It is never stored.
 const Restored Standing = 3
 
 // RestoreMark is the ID in the place of a grant under which a restore is noted: Paused until a

@@ -97,8 +97,8 @@ func (b *builder) capsuleFiles(s section, name string, n *document.Node) {
 	}, nil)
 }
 
-// capsulePath adds a pattern. In Capsule's * also matches slashes: what it allows is narrowed to
-// one folder, and what it denies is widened.
+// capsulePath adds a pattern. Capsule's * also matches slashes: an allowing pattern is narrowed to
+// one folder, a denying pattern is widened.
 func (b *builder) capsulePath(s section, e policy.Effect, rule, text string) {
 	rule += ": " + text
 	clean := strings.TrimPrefix(text, "./")

@@ -271,7 +271,7 @@ func (b *builder) claudeMCP(e policy.Effect, rule, name string, has bool) {
 	}
 }
 
-// claudeSandbox reads what the sandbox of commands may reach.
+// claudeSandbox reads the files and hosts of the sandbox for commands.
 func (b *builder) claudeSandbox(rule string, n *document.Node) {
 	kinds := []section{reads, writes, hosts, commands}
 	list := func(each func(rule, text string)) reader {

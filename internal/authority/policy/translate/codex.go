@@ -27,7 +27,7 @@ const codexFeatures = "apply_patch_freeform unified_exec shell_snapshot multi_ag
 	"enable_request_compression child_agents_md steer sqlite js_repl streamable_shell rmcp_client apps plugins image_generation tool_search voice_transcription " +
 	"use_linux_sandbox_bwrap experimental_windows_sandbox elevated_windows_sandbox powershell_utf8 responses_websockets responses_websockets_v2"
 
-// codexMode is what the sandbox and the approvals of Codex allow without a question.
+// codexMode has the settings of Codex that allow calls without a question.
 type codexMode struct {
 	sandbox, approval *document.Node // nil: not set
 	roots             []string
@@ -98,7 +98,7 @@ func (b *builder) codexKeys(m *codexMode) keys {
 	})
 }
 
-// hooks reads the hooks of an agent. Those before a call can refuse it.
+// hooks reads the hooks of an agent. A hook before a call can refuse the call.
 func (b *builder) hooks(rule string, v *document.Node) {
 	b.table(rule, v, everything, without("PostToolUse PostToolUseFailure Notification Stop StopFailure SubagentStart SubagentStop SessionStart SessionEnd PreCompact "+
 		"PostCompact Setup ConfigChange WorktreeCreate WorktreeRemove InstructionsLoaded TeammateIdle TaskCompleted state", keys{
@@ -108,8 +108,8 @@ func (b *builder) hooks(rule string, v *document.Node) {
 	}), nil)
 }
 
-// codexModes adds what the sandbox and the approvals allow, in the configuration and also in each
-// of its profiles: a policy does not know which one is chosen.
+// codexModes adds the calls that the configuration allows under each of its profiles: a policy
+// does not know the chosen one.
 func (b *builder) codexModes(base codexMode, profiles []codexMode) {
 	variants := []codexMode{base}
 	for _, p := range profiles {

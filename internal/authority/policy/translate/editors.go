@@ -45,7 +45,7 @@ var vsCodeNeutral = strings.Fields("chat.tools.terminal.autoReplyToPrompts chat.
 	"chat.tools.terminal.shellIntegrationTimeout chat.tools.terminal.terminalProfile.linux chat.tools.terminal.terminalProfile.osx chat.tools.terminal.terminalProfile.windows " +
 	"chat.tools.renderGroup chat.tools.todos.showWidget chat.mcp.discovery.enabled chat.mcp.autostart chat.mcp.gallery.enabled chat.mcp.gallery.serviceUrl")
 
-// vsCodeDecides reports whether a key of the editor may be about what an agent is allowed.
+// vsCodeDecides reports whether a key of the editor may allow or refuse calls of an agent.
 func vsCodeDecides(key string) bool {
 	if strings.HasPrefix(key, "chat.tools.") || strings.HasPrefix(key, "chat.mcp.") {
 		return true
@@ -148,8 +148,7 @@ func (b *builder) zedAgent(n *document.Node) {
 	}), nil)
 }
 
-// zedProfiles reads which tools there are in each profile. A policy does not know which one is
-// chosen.
+// zedProfiles reads the tools of each profile. A policy does not know the chosen one.
 func (b *builder) zedProfiles(rule string, v *document.Node) {
 	switches := func(kind func(name string) []section) reader {
 		return func(rule string, v *document.Node) {

@@ -105,7 +105,7 @@ func openCodeRefuses(n *document.Node) bool {
 	return openCodeEffect(n) != policy.Allow
 }
 
-// openCodeSwitches reads tools: which tools there are.
+// openCodeSwitches reads tools, the switches of single tools.
 func (b *builder) openCodeSwitches(rule string, n *document.Node) {
 	b.table(rule, n, everything, nil, func(name string) reader {
 		kind, known := openCodeKinds[name]
@@ -124,8 +124,8 @@ func (b *builder) openCodeSwitches(rule string, n *document.Node) {
 	})
 }
 
-// openCodeAgent reads one agent. A policy is for all agents, so it allows only what no agent
-// refuses: what an agent refuses is asked about.
+// openCodeAgent reads one agent. A policy is for all agents, so a refusal of one agent makes
+// the calls of its kind ask.
 func (b *builder) openCodeAgent(rule string, n *document.Node) {
 	b.table(rule, n, everything, without("model variant temperature top_p prompt description color mode steps maxSteps hidden options disable name", keys{
 		"tools": b.openCodeSwitches,
@@ -198,8 +198,8 @@ func openCodeEffect(n *document.Node) policy.Effect {
 	return policy.Deny
 }
 
-// lastWins reads the rules of one key. What a later rule for everything replaces is dead; that
-// rule itself is not in the list, as a policy denies what no entry allows.
+// lastWins reads the rules of one key. A rule before a rule for everything is dead. The rule for
+// everything is not in the list: a policy denies the rest anyway.
 func (b *builder) lastWins(under string, n *document.Node) []action {
 	if n.Kind != document.Mapping {
 		return nil

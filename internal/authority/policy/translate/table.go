@@ -17,7 +17,7 @@ type reader func(rule string, v *document.Node)
 // keys are the known keys of a table. A nil reader is of a key without effect on permissions.
 type keys map[string]reader
 
-// everything is what the settings of a whole agent bound.
+// everything has all kinds of calls.
 var everything = sections
 
 // table reads a table through its known keys. Any other key, and a value that is not a table,

@@ -2,7 +2,7 @@
 // nothing that the source denies, asks about or does not allow. Every rule that is not
 // carried over is named with its reason. Start at [Translate].
 //
-// Four rules keep a translation narrow. What is not understood allows nothing. A refusal that
+// Four rules keep a translation narrow. An unclear rule allows nothing. A refusal that
 // a policy cannot express makes everything of its kind ask instead of being allowed. A key or a
 // value that is not known counts as such a refusal: every table is read by table, with all its
 // known keys. A wildcard that fits more in a policy than in the source is narrowed where it

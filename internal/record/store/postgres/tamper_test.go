@@ -202,6 +202,7 @@ func TestVerifyNamesAChangedTail(t *testing.T) {
 }
 
 func TestChangedRowsDecideNothing(t *testing.T) {
+	racetest.Skip(t, "one goroutine at a time")
 	storetest.ChangedRows(t, open, func(t *testing.T, home string) storetest.Tamper {
 		d := must(sql.Open("pgx", server.Schema(t, home)))
 		t.Cleanup(func() { _ = d.Close() })

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
@@ -211,6 +212,7 @@ func TestVerifyTellsItsProgress(t *testing.T) {
 }
 
 func TestChangedRowsDecideNothing(t *testing.T) {
+	racetest.Skip(t, "one goroutine at a time")
 	storetest.ChangedRows(t, open, func(t *testing.T, home string) storetest.Tamper {
 		d := db(t, home)
 		t.Cleanup(func() { _ = d.Close() })

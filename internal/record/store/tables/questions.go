@@ -410,7 +410,7 @@ func (s *Store) answer(ctx context.Context, question uuid.UUID, seq int64) (*led
 	}
 	st, err := s.decode(raw)
 	if err == nil && (st.Event.Kind != ledger.QuestionVoted || !bytes.Equal(st.Event.ID, question[:])) {
-		err = fault.New(fault.StoreCorrupt, "event %d in %q is not the answer that is listed with it", seq, s.name).ForOperator("remit verify names what was changed")
+		err = fault.New(fault.StoreCorrupt, "event %d in %q did not record the listed answer", seq, s.name).ForOperator("remit verify names what was changed")
 	}
 	return &st.Event, st.Parts, err
 }

@@ -258,8 +258,8 @@ func (w *writer) freeSlots(ctx context.Context, slots []store.Slot) (ended []sea
 	return ended, nil
 }
 
-// hasEnded reports whether a run has ended. The table of runs is not sealed, so what it says
-// counts only if an event says so too.
+// hasEnded reports whether a run has ended. The table of runs is not sealed, so its status
+// counts only together with an event.
 func (s *Store) hasEnded(ctx context.Context, run ledger.Seq) (bool, error) {
 	var status tool.Status
 	err := s.read.QueryRowContext(ctx, "SELECT status FROM runs WHERE seq = ?", int64(run)).Scan(&status)

@@ -331,7 +331,7 @@ func (s *Store) authentic(r *rawEvent, tag int64, tags *tagger) error {
 	if e, err := ledger.Decode(r.body); err == nil && s.isDropped(r, &e) {
 		return nil
 	}
-	return fault.New(fault.StoreCorrupt, "event %d in %q is not as it was recorded", r.seq, s.name).ForOperator("remit verify names what was changed")
+	return fault.New(fault.StoreCorrupt, "event %d in %q was changed", r.seq, s.name).ForOperator("remit verify names what was changed")
 }
 
 // decode reads a row and checks the payload against the event's commitment.
