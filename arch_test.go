@@ -46,7 +46,7 @@ var mayImport = map[string]string{
 	"service/hooks":        "authority/permit authority/policy authority/policy/command authority/policy/glob base/canon base/fault base/tool call/runner confine/sandbox github.com/google/uuid net/http service/notify service/settings",
 	"service/notify":       "os base/wholefile authority/policy/target math/rand/v2 base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
 	"service/approvals":    "service/settings authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
-	"service/changes":      "github.com/google/uuid base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
+	"service/changes":      "base/diff github.com/google/uuid base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "authority/permit record/ledger service/signin golang.org/x/oauth2 base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
 	"service/images":       "base/fault base/wholefile confine/image confine/sandbox service/home os",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
@@ -60,6 +60,8 @@ var mayImport = map[string]string{
 	"service/agents":       "authority/provenance os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
 	"base/garbage":         "runtime/debug",
 	"base/memo":            "",
+	"base/diff":            "github.com/rogpeppe/go-internal/diff",
+	"base/diff/difftest":   "base/diff pgregory.net/rapid",
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
 	"service/clients":      "authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/people":       "authority/policy base/canon base/clip base/fault base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
@@ -83,7 +85,7 @@ var mayImport = map[string]string{
 	"authority/reach":            "authority/policy authority/policy/language base/document base/fault base/near base/tool",
 	"authority/policy/compare":   "authority/policy authority/policy/target base/tool",
 	"authority/policy/translate": "base/document base/fault authority/policy authority/policy/command authority/policy/glob github.com/BurntSushi/toml",
-	"authority/policy/edit":      "base/document base/fault authority/policy authority/policy/compare authority/policy/learn",
+	"authority/policy/edit":      "base/diff base/document base/fault authority/policy authority/policy/compare authority/policy/learn",
 	"authority/policy/learn":     "golang.org/x/net/publicsuffix base/regex base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
 	"authority/policy/profile":   "base/fault",
 	"authority/policy/glob":      "authority/policy/language golang.org/x/text",
@@ -119,10 +121,10 @@ var mayImport = map[string]string{
 	"call/runner":   "authority/provenance authority/policy/cases base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
 	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
-	"call/approval": "authority/policy authority/policy/learn base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
+	"call/approval": "base/diff authority/policy authority/policy/learn base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
 	"call/schedule": "base/canon base/fault record/ledger call/plan authority/policy call/runner base/tool",
 	"call/replay":   "authority/provenance base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy call/runner call/schedule record/store base/tool github.com/google/uuid",
-	"call/catalog":  "base/schema authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool github.com/rogpeppe/go-internal/diff",
+	"call/catalog":  "base/schema authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool base/diff",
 	// the server for tests of record/store/postgres
 	"record/store/postgres/postgrestest": "github.com/jackc/pgx/v5 os os/exec",
 	// the ledger's database
@@ -156,7 +158,7 @@ var mayImport = map[string]string{
 	"confine/network":          "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net golang.org/x/sys net net/http syscall",
 	"confine/egress":           "base/pause confine/sandbox base/fault authority/permit authority/policy authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net net/http syscall crypto/rand",
 	"confine/secret":           "base/regex base/wholefile base/fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
-	"confine/changeset":        "base/regex base/wholefile base/fault github.com/rogpeppe/go-internal/diff golang.org/x/sys os crypto/rand",
+	"confine/changeset":        "base/diff base/regex base/wholefile base/fault golang.org/x/sys os crypto/rand",
 	"tools/typed":              "base/canon base/fault authority/permit base/tool",
 	"tools/builtin/fs":         "base/clip tools/typed base/fault base/near authority/permit base/tool confine/files github.com/bmatcuk/doublestar/v4",
 	"tools/builtin/websearch":  "tools/typed base/clip base/fault base/inspect authority/permit authority/policy/target base/tool confine/network net/http golang.org/x/net/html",
@@ -194,7 +196,7 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":    "service/filelabels call/approval authority/reach doors/credential service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"doors/httpapi":    "base/diff service/filelabels call/approval authority/reach doors/credential service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"agents/chat":      "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
 	"doors/hostcheck":  "authority/dpop net net/http",
@@ -205,7 +207,7 @@ var mayImport = map[string]string{
 	"service/signin":   "base/fault net net/http",
 	"service/logins":   "base/pause base/clip base/fault base/redact record/store crypto/rand net net/http",
 	"service/devices":  "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",
-	"doors/webui":      "service/filelabels authority/reach authority/reach/waymap doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
+	"doors/webui":      "base/diff service/filelabels authority/reach authority/reach/waymap doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/admission doors/credential doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
@@ -230,7 +232,7 @@ var mayImport = map[string]string{
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store record/store/postgres
 		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate authority/reach authority/reach/waymap
-		base/canon base/clip base/document base/fault base/garbage base/inspect base/markdown base/near base/redact base/tool base/wholefile
+		base/canon base/clip base/diff base/document base/fault base/garbage base/inspect base/markdown base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall
 	`,

@@ -62,7 +62,7 @@ func (rt *Runtime) Changes(ctx context.Context, run string) (Changes, error) {
 			if err != nil {
 				return out, err
 			}
-			one.Diff, one.Omitted = string(text.Diff), text.Omitted
+			one.Diff, one.Omitted = text.Diff.Text, text.Omitted
 		}
 		out.Changes = append(out.Changes, one)
 	}

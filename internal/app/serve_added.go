@@ -59,7 +59,8 @@ func (s *served) Change(ctx context.Context, id string) (httpapi.ToolChange, err
 	c, err := s.app.catalog.Difference(ctx, tool.ID(id))
 	out := httpapi.ToolChange{Tool: id, Changed: c.Is != nil}
 	if err == nil && c.Is != nil && c.Was != nil {
-		out.Diff, out.Digest = c.Diff(), c.Is.Digest
+		d := c.Diff()
+		out.Diff, out.Hunks, out.Digest = d.Text, d.Hunks, c.Is.Digest
 	}
 	return out, err
 }

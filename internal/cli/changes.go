@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/base/diff"
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/service/changes"
 )
@@ -183,27 +184,33 @@ func (s *session) printDiffs(set changes.Changeset) error {
 		if text.Omitted != "" {
 			s.printf("%s\n", s.paint(dim, show(text.Omitted+": "+sums(c))))
 		}
-		for line := range strings.Lines(string(text.Diff)) {
-			line = strings.TrimSuffix(line, "\n")
-			col := colour("")
-			switch {
-			case strings.HasPrefix(line, "diff "):
-				continue
-			case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
-				col = dim
-			case strings.HasPrefix(line, "+"):
-				col = green
-			case strings.HasPrefix(line, "-"):
-				col = red
-			}
-			line = show(line)
-			if col != "" {
-				line = s.paint(col, line)
-			}
-			s.printf("%s\n", line)
-		}
+		s.printDifference("a/"+c.Path, "b/"+c.Path, text.Diff)
 	}
 	return nil
+}
+
+// printDifference prints how two texts differ.
+func (s *session) printDifference(was, is string, d diff.Diff) {
+	if len(d.Hunks) == 0 {
+		return
+	}
+	s.printf("%s\n%s\n", s.paint(dim, show("--- "+was)), s.paint(dim, show("+++ "+is)))
+	for _, h := range d.Hunks {
+		s.printf("%s\n", s.paint(dim, h.Head()))
+		for _, l := range h.Lines {
+			line := show(l.Sign() + l.Text)
+			switch l.Op {
+			case diff.Insert:
+				line = s.paint(green, line)
+			case diff.Delete:
+				line = s.paint(red, line)
+			}
+			s.printf("%s\n", line)
+			if l.NoEnd {
+				s.printf("%s\n", s.paint(dim, diff.NoEnd))
+			}
+		}
+	}
 }
 
 // printHeldCalls shows held calls with their arguments.

@@ -133,18 +133,7 @@ func (s *session) printToolChange(c catalog.Change, done string) error {
 	if done != "" {
 		s.printf("%s %s, %s\n", done, show(string(c.ID)), c.Is.Digest)
 	}
-	for line := range strings.Lines(c.Diff()) {
-		col := colour("")
-		switch line[0] {
-		case '+':
-			col = green
-		case '-':
-			col = red
-		case '@':
-			col = dim
-		}
-		s.printf("%s\n", s.paint(col, show(strings.TrimSuffix(line, "\n"))))
-	}
+	s.printDifference("accepted", "now", c.Diff())
 	return nil
 }
 
@@ -157,7 +146,7 @@ type toolChangeJSON struct {
 }
 
 func toolChangeOf(c catalog.Change) toolChangeJSON {
-	return toolChangeJSON{c.ID, c.Was, c.Is, c.Diff()}
+	return toolChangeJSON{c.ID, c.Was, c.Is, c.Diff().Text}
 }
 
 func (s *session) toolsAcceptCmd() *cobra.Command {

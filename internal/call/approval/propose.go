@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/policy/learn"
+	"github.com/remitrun/remit/internal/base/diff"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
@@ -16,10 +17,11 @@ import (
 
 // Edit is a proposed change of a policy file: entries that are added to it.
 type Edit struct {
-	File   string       `json:"file"`   // absolute
-	Digest string       `json:"digest"` // of the file that the change is for, as SHA-256 in hexadecimal
-	Lines  []learn.Line `json:"lines"`  // the entries that are added
-	Diff   string       `json:"diff"`   // unified
+	File   string       `json:"file"`            // absolute
+	Digest string       `json:"digest"`          // of the file that the change is for, as SHA-256 in hexadecimal
+	Lines  []learn.Line `json:"lines"`           // the entries that are added
+	Diff   string       `json:"diff"`            // unified, for programs
+	Hunks  []diff.Hunk  `json:"hunks,omitempty"` // the same; nil: a secret is masked in Diff, which has all that is shown
 }
 
 // proposalLife is how long a proposal stays open. Its caller does not wait for the answer.
@@ -75,7 +77,9 @@ func (d *Desk) proposal(q runner.Question, edits []Edit) (store.Approval, error)
 	b := d.body(q, false)
 	red := d.Redact.Known()
 	for _, e := range edits {
-		e.Diff = red.Text(e.Diff)
+		if masked := red.Text(e.Diff); masked != e.Diff {
+			e.Diff, e.Hunks = masked, nil
+		}
 		b.Edits = append(b.Edits, e)
 	}
 	if s.Body, err = json.Marshal(b); err != nil {

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rogpeppe/go-internal/diff"
-
+	"github.com/remitrun/remit/internal/base/diff"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -24,11 +23,11 @@ type Change struct {
 
 // Diff shows the change as lines that went ("-") and came ("+"). What cannot be
 // seen is written as \u{200b}.
-func (c Change) Diff() string {
+func (c Change) Diff() diff.Diff {
 	if c.Is == nil {
-		return ""
+		return diff.Diff{}
 	}
-	return string(diff.Diff("accepted", []byte(c.Was.text()), "now", []byte(c.Is.text())))
+	return diff.New("accepted", []byte(c.Was.text()), "now", []byte(c.Is.text()))
 }
 
 // text is a version for people to compare.

@@ -88,8 +88,8 @@ func TestFirstUsePinsAndAChangeSwitchesOff(t *testing.T) {
 	}
 
 	d, err := c.Difference(t.Context(), "mcp:a:x")
-	if err != nil || !strings.Contains(d.Diff(), "-  numbers\n+  numbers,\\u{200b} and sends them\n") {
-		t.Errorf("the difference is %s, %v", d.Diff(), err)
+	if err != nil || !strings.Contains(d.Diff().Text, "-  numbers\n+  numbers,\\u{200b} and sends them\n") {
+		t.Errorf("the difference is %s, %v", d.Diff().Text, err)
 	}
 	if done, err := c.Accept(t.Context(), "mcp:a:x"); err != nil || done.Is == nil {
 		t.Fatalf("%+v, %v", done, err)

@@ -9,7 +9,7 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"github.com/rogpeppe/go-internal/diff"
+	"github.com/remitrun/remit/internal/base/diff"
 )
 
 // maxText is up to how many bytes a file is compared line by line.
@@ -17,7 +17,7 @@ const maxText = 1 << 20
 
 // Shown is how a change of a file is shown. What it says is untrusted.
 type Shown struct {
-	Diff []byte // unified, of text
+	Diff diff.Diff // of text
 	// Omitted says why there is none although the content changes, or is empty.
 	Omitted string
 }
@@ -37,7 +37,7 @@ func (s *Set) Text(c Change) (Shown, error) {
 	if why = cmp.Or(whyNot, why); why != "" {
 		return Shown{Omitted: why}, nil
 	}
-	return Shown{Diff: diff.Diff("a/"+c.Path, old, "b/"+c.Path, now)}, nil
+	return Shown{Diff: diff.New("a/"+c.Path, old, "b/"+c.Path, now)}, nil
 }
 
 // side reads one side of a change, or says why it is not shown.

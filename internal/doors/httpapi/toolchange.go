@@ -3,14 +3,17 @@ package httpapi
 import (
 	"context"
 	"net/http"
+
+	"github.com/remitrun/remit/internal/base/diff"
 )
 
 // ToolChange tells how a tool differs from the accepted one.
 type ToolChange struct {
-	Tool    string `json:"tool"`
-	Changed bool   `json:"changed"`
-	Diff    string `json:"diff,omitempty" doc:"Unified: the accepted tool and the present one"`
-	Digest  string `json:"digest,omitempty" doc:"Of the present one, to accept it"`
+	Tool    string      `json:"tool"`
+	Changed bool        `json:"changed"`
+	Diff    string      `json:"diff,omitempty" doc:"Unified: the accepted tool and the present one"`
+	Hunks   []diff.Hunk `json:"hunks,omitempty" nullable:"false" doc:"The same, line by line"`
+	Digest  string      `json:"digest,omitempty" doc:"Of the present one, to accept it"`
 }
 
 // ToolPath has the ID of a tool.

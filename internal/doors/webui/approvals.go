@@ -115,7 +115,7 @@ type editView struct {
 func (v cardView) Edits() []editView {
 	out := make([]editView, len(v.Asks.Edits))
 	for i, e := range v.Asks.Edits {
-		out[i] = editView{e.File, unified(e.Diff)}
+		out[i] = editView{e.File, rowsOf(e.Hunks, e.Diff)}
 	}
 	return out
 }

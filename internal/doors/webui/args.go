@@ -31,7 +31,7 @@ type value struct {
 
 // diffLine is a line of an edit.
 type diffLine struct {
-	Sign string // "-", "+" or " "
+	Sign string // "-", "+" or " "; "@": not a line of the texts
 	Text string
 }
 

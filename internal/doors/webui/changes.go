@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/diff"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -143,7 +144,7 @@ func (s *Server) changesPage(x *exchange, v changesView) (*page, error) {
 	}
 	v.More = max(0, len(set.Changes)-maxChanges)
 	for _, c := range set.Changes[:len(set.Changes)-v.More] {
-		line := changeLine{c, unified(c.Diff)}
+		line := changeLine{c, rowsOf(c.Hunks, c.Diff)}
 		if line.Open() {
 			v.Open++
 		}
@@ -159,19 +160,24 @@ func (s *Server) changesPage(x *exchange, v changesView) (*page, error) {
 	return out, nil
 }
 
-// unified takes a unified diff apart.
-func unified(text string) []diffLine {
+// rowsOf shows hunks. Without them, it shows the lines of the text as they are: no line is left out
+// because of how it looks.
+func rowsOf(hunks []diff.Hunk, text string) []diffLine {
 	var out []diffLine
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if line == "" || strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ") {
-			continue
+	if len(hunks) == 0 {
+		for line := range strings.Lines(text) {
+			out = append(out, diffLine{"@", strings.TrimSuffix(line, "\n")})
 		}
-		if line[0] == '@' {
-			out = append(out, diffLine{"@", line})
-			continue
+		return out
+	}
+	for _, h := range hunks {
+		out = append(out, diffLine{"@", h.Head()})
+		for _, l := range h.Lines {
+			out = append(out, diffLine{l.Sign(), l.Text})
+			if l.NoEnd {
+				out = append(out, diffLine{"@", diff.NoEnd})
+			}
 		}
-		out = append(out, diffLine{line[:1], line[1:]})
 	}
 	return out
 }

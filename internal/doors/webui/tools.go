@@ -111,7 +111,7 @@ func (s *Server) toolPage(x *exchange, v toolView) (*page, error) {
 		if p := (*httpapi.Problem)(nil); err != nil && !(errors.As(err, &p) && p.Status == http.StatusForbidden) {
 			return nil, err
 		}
-		v.Change, v.Accept = unified(c.Diff), c.Digest
+		v.Change, v.Accept = rowsOf(c.Hunks, c.Diff), c.Digest
 	}
 	p := &page{Title: string(v.ID), Nav: "Tools", Still: true, Body: v}
 	if v.Alert != nil {

@@ -59,7 +59,8 @@ func (s *Approvals) edits(q runner.Question) ([]approval.Edit, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.Diff = edit.Diff(filepath.Base(file), string(p.Source()), string(is))
+		d := edit.Diff(filepath.Base(file), string(p.Source()), string(is))
+		e.Diff, e.Hunks = d.Text, d.Hunks
 		out = append(out, e)
 	}
 	return out, nil

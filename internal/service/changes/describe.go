@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/diff"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -34,8 +35,9 @@ type Described struct {
 // DescribedChange is a change as JSON has it.
 type DescribedChange struct {
 	changeset.Change
-	Diff    string `json:"diff,omitempty" doc:"Unified, of a text file"`
-	Omitted string `json:"diff_omitted,omitempty" doc:"The reason for which the diff was left out"`
+	Diff    string      `json:"diff,omitempty" doc:"Unified, of a text file"`
+	Hunks   []diff.Hunk `json:"hunks,omitempty" nullable:"false" doc:"The same, line by line"`
+	Omitted string      `json:"diff_omitted,omitempty" doc:"The reason for which the diff was left out"`
 }
 
 // Undone is the result of an undo.
@@ -80,7 +82,7 @@ func (c Changeset) Describe(diffs bool) (Described, error) {
 			if err != nil {
 				return out, err
 			}
-			d.Diff, d.Omitted = string(text.Diff), text.Omitted
+			d.Diff, d.Hunks, d.Omitted = text.Diff.Text, text.Diff.Hunks, text.Omitted
 		}
 		out.Changes = append(out.Changes, d)
 	}

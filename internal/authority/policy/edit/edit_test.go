@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/compare"
 	"github.com/remitrun/remit/internal/authority/policy/edit"
 	"github.com/remitrun/remit/internal/authority/policy/learn"
+	"github.com/remitrun/remit/internal/base/diff"
 )
 
 func parse(t interface{ Fatal(...any) }, src string) *policy.Policy {
@@ -34,7 +35,7 @@ func TestAdd(t *testing.T) {
 		"an empty list":             {"version: 1\nfiles: {read: {allow: []}}\n", read, "-files: {read: {allow: []}} +files: {read: {allow: [\"docs/a.txt\"]}}"},
 		"a section without a list":  {"version: 1\nfiles:\n  read:\n    deny: [x]\n", read, "+    allow: +      - \"docs/a.txt\""},
 		"a section beside it":       {"version: 1\nfiles: {write: {allow: [x]}}\n", read, "-files: {write: {allow: [x]}} +files: {read: {allow: [\"docs/a.txt\"]}, write: {allow: [x]}}"},
-		"no section":                {"version: 1\nname: n", read, "+files: +  read: +    allow: +      - \"docs/a.txt\""},
+		"no section":                {"version: 1\nname: n", read, "-name: n +name: n +files: +  read: +    allow: +      - \"docs/a.txt\""},
 		"JSON":                      {`{"version": 1, "files": {"read": {"allow": ["x"]}}}`, read, `-{"version": 1, "files": {"read": {"allow": ["x"]}}} +{"version": 1, "files": {"read": {"allow": ["docs/a.txt", "x"]}}}`},
 		"letters beyond ASCII":      {"version: 1\nname: n\nfiles: {write: {allow: [\"ä/ö\"]}, read: {allow: [x]}}\n", read, "-files: {write: {allow: [\"ä/ö\"]}, read: {allow: [x]}} +files: {write: {allow: [\"ä/ö\"]}, read: {allow: [\"docs/a.txt\", x]}}"},
 		"a list that is not there and would close the tools": {"version: 1\n", learn.Line{List: "tools.allow", Text: "\"mcp:a:b\""}, ""},
@@ -53,7 +54,7 @@ func TestAdd(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if got := marked(edit.Diff("p.yaml", tt.src, string(out))); got != tt.wants {
+		if got := marked(edit.Diff("p.yaml", tt.src, string(out)).Text); got != tt.wants {
 			t.Errorf("%s: the diff is\n%s\nwant\n%s", name, got, tt.wants)
 		}
 	}
@@ -77,7 +78,7 @@ func TestDiffOfSeveralPlaces(t *testing.T) {
 	was := "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n"
 	is := "1\nx\n2\n3\n4\n5\n6\n7\n8\n9\n10\ny\n11\n12\n"
 	want := "--- p\n+++ p\n@@ -1,4 +1,5 @@\n 1\n+x\n 2\n 3\n 4\n@@ -8,5 +9,6 @@\n 8\n 9\n 10\n+y\n 11\n 12\n"
-	if got := edit.Diff("p", was, is); got != want {
+	if got := edit.Diff("p", was, is).Text; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -105,24 +106,20 @@ func TestAnEditAddsNothingElse(t *testing.T) {
 		if len(changes) != 1 || changes[0].Where != l.List || changes[0].Was != "" {
 			t.Fatalf("%q added to %s: %+v", l.Text, l.List, changes)
 		}
-		diff := edit.Diff("p", src, string(out))
-		if was, is := sides(diff); was == is || !strings.Contains(src+"\n", was) || !strings.Contains(string(out)+"\n", is) {
-			t.Fatalf("%q to %q: the diff is %q", src, out, diff)
+		if was, is := sides(edit.Diff("p", src, string(out))); was == is || !strings.Contains(src+"\n", was) || !strings.Contains(string(out)+"\n", is) {
+			t.Fatalf("%q becomes %q: the difference is %q and %q", src, out, was, is)
 		}
 	})
 }
 
-// sides are the lines that a diff with one hunk has before and after.
-func sides(diff string) (was, is string) {
-	for line := range strings.Lines(diff) {
-		if strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ") || line[0] == '@' {
-			continue
+// sides are the lines that a difference with one hunk has before and after.
+func sides(d diff.Diff) (was, is string) {
+	for _, l := range d.Hunks[0].Lines {
+		if l.Op != diff.Insert {
+			was += l.Text + "\n"
 		}
-		if line[0] != '+' {
-			was += line[1:]
-		}
-		if line[0] != '-' {
-			is += line[1:]
+		if l.Op != diff.Delete {
+			is += l.Text + "\n"
 		}
 	}
 	return was, is
