@@ -244,7 +244,7 @@ func execExit(interrupted bool, res runs.ExecResult) error {
 	switch {
 	case interrupted:
 		return exit(130)
-	case o.Duration == 0 && res.Err != nil:
+	case res.Err != nil && (o.Duration == 0 || errors.Is(res.Err, fault.HandleRefused)): // it did not run, or was ended
 		return exit(fault.CodeOf(res.Err).Exit())
 	case o.ExitCode > 0:
 		return exit(o.ExitCode)

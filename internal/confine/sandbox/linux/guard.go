@@ -321,7 +321,7 @@ func (g *guard) failure(p permit.Permit) error {
 	if n := len(g.lost) - 1; n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return fault.New(fault.HandleRefused, "the command was ended: another program replaced, moved or removed %q%s, which the command may not use, and so took its protection away", g.lost[0], more).
+	return fault.New(fault.HandleRefused, "the command was ended: another program replaced, moved or removed %q%s, which is protected from the command", g.lost[0], more).
 		WithHint("run it again; programs that write the file in place do not end a command")
 }
 
