@@ -22,12 +22,12 @@ holders (agent:docs), or sections with an entry as in policies: 'files src/**',
 may also be a label: 'label private'.
 
 The answer "no way" is computed for all paths, hosts and commands, not for
-examples. It holds while no other program replaces a protected file beside a
-running command: Remit then ends the command at once. A way is shown step by step, each with an
-example, the rule that decides it, and its place, and then the fewest entries
-of policies that every way needs. The exit status is 0 if there is no way, 4 if
-there is one, and 5 if each needs a person's approval or a tool that Remit
-cannot look into. --html writes all ways as a picture.
+examples. It assumes that no other program replaces a protected file while a
+command runs: Remit then ends the command. A way is shown step by step, each
+with an example, the rule that decides it, and its place, and then the fewest
+entries of policies that every way needs. The exit status is 0 if there is no
+way, 4 if there is one, and 5 if each needs a person's approval or a tool that
+Remit cannot look into. --html writes all ways as a picture.
 
 Without arguments it is a table of the questions that are asked first. Without
 -p, grants that were issued here are asked about too.
