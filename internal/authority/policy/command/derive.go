@@ -60,6 +60,11 @@ func (d *deriver) unknownStart(name, why string) {
 	d.unknown("what " + name + " starts cannot be told: " + why + "; name the command itself, without " + name)
 }
 
+// unknownUse records that a program's own words do not show what it does.
+func (d *deriver) unknownUse(name, why string) {
+	d.unknown("what " + name + " does cannot be told: " + why)
+}
+
 // command adds one command line and the commands that it starts in turn.
 func (d *deriver) command(argv []string) {
 	if len(argv) == 0 || argv[0] == "" {
@@ -143,7 +148,7 @@ func (d *deriver) starts(p *program, name string, args []string) {
 // certain refuses a program with an option that is not known, or may be one.
 func (d *deriver) certain(name string, r *parsed) bool {
 	if r.problem != "" {
-		d.unknown("what " + name + " does cannot be told: " + r.problem)
+		d.unknownUse(name, r.problem)
 	}
 	return r.problem == ""
 }

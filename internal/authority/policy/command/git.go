@@ -35,7 +35,7 @@ var gitCommandSet = sync.OnceValue(func() map[string]*grammar {
 func runGit(d *deriver, args []string) {
 	r := gitGlobals.read(args)
 	if r.problem != "" {
-		d.unknown("git can start any program: " + r.problem)
+		d.unknownUse("git", r.problem)
 		return
 	}
 	for _, g := range r.given {
@@ -65,12 +65,12 @@ func (d *deriver) gitCommand(sub string, args []string) {
 	known := gitCommandSet()[sub]
 	switch {
 	case nonLiteral(sub):
-		d.unknownStart("git", "its subcommand is not literal")
+		d.unknownUse("git", "its subcommand is not literal")
 		return
 	case sub == "send-pack" || sub == "http-push" || sub == "subtree":
 		known = gitCommandSet()["push"] // with options of its own, which are not known
 	case known == nil:
-		d.unknownStart("git "+sub, "it is not a command of Git that is known to start nothing, and can be an alias or a program of that name")
+		d.unknownUse("git "+sub, "it is not a command of Git that is known to start nothing, and can be an alias or a program of that name")
 		return
 	}
 	r := known.read(args)
@@ -82,7 +82,7 @@ func (d *deriver) gitCommand(sub string, args []string) {
 		return
 	}
 	if why := gitProblem(sub, r, d.search != nil); why != "" {
-		d.unknownStart("git "+sub, why)
+		d.unknownUse("git "+sub, why)
 	}
 	for _, g := range r.given {
 		switch {

@@ -154,7 +154,7 @@ func (r *parsed) strange(name string) {
 }
 
 func unknownOption(w string) string {
-	return "its option " + w + " is not one that is known to be harmless"
+	return "its option " + w + " is not one that is known to be harmless; leave it out, or write it out in full"
 }
 
 // signedNumber is a number of nice: -5, --5 and -+5.

@@ -82,7 +82,7 @@ func runHg(d *deriver, r *parsed) {
 	for _, g := range r.given {
 		switch {
 		case g.option == "R" && (nonLiteral(g.text) || strings.ContainsAny(g.text, ":-")), g.option == "" && strings.HasPrefix("serve", g.text) && g.text != "" && len(g.text) > 2:
-			d.unknownStart("hg", "its word "+showWord(g.text)+" can be an address that names a program, or a server")
+			d.unknownUse("hg", "its word "+showWord(g.text)+" can be an address that names a program, or a server")
 			return
 		}
 	}
@@ -102,7 +102,7 @@ func runTar(d *deriver, r *parsed) {
 			verbatim = false
 		case "T", "files-from":
 			if !verbatim {
-				d.unknownStart("tar", "a file that lists files can also have options; write --verbatim-files-from before its option -T")
+				d.unknownUse("tar", "a file that lists files can also have options; write --verbatim-files-from before its option -T")
 				return
 			}
 		}
@@ -113,9 +113,9 @@ func runTar(d *deriver, r *parsed) {
 func runIP(d *deriver, r *parsed) {
 	switch {
 	case r.problem != "":
-		d.unknownStart("ip", r.problem)
+		d.unknownUse("ip", r.problem)
 	case len(r.rest) > 0 && !ipObjects[r.rest[0]]:
-		d.unknownStart("ip", "its object "+showWord(r.rest[0])+" is not one that is known to start nothing")
+		d.unknownUse("ip", "its object "+showWord(r.rest[0])+" is not one that is known to start nothing")
 	}
 }
 

@@ -154,7 +154,7 @@ func runFind(d *deriver, known *grammar, args []string) {
 				return
 			}
 		case !nonLiteral(w) && len(w) > 1 && w[0] == '-' && known.options().kinds[w] == unlisted && !known.prefixOf(w) && w != "--":
-			d.unknownStart("find", unknownOption(w))
+			d.unknownUse("find", unknownOption(w))
 			return
 		}
 		if strings.HasPrefix(w, "-") && len(w) > 2 || w == "(" || w == "!" {

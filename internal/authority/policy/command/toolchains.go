@@ -21,7 +21,7 @@ func runCompiler(d *deriver, r *parsed, args []string) {
 		case g.option == "Xlinker":
 			linked = append(linked, g.text)
 		case g.option == "z" && nonLiteral(g.text):
-			d.unknownStart(name, "the value of -z is not literal")
+			d.unknownUse(name, "the value of -z is not literal")
 			return
 		}
 	}
@@ -41,7 +41,7 @@ func runRustc(d *deriver, r *parsed, args []string) {
 	for _, g := range r.given {
 		key, _, _ := strings.Cut(g.text, "=")
 		if (g.option == "C" || g.option == "codegen") && !rustCode[key] {
-			d.unknownStart("rustc", unknownOption("-C "+showWord(g.text)))
+			d.unknownUse("rustc", unknownOption("-C "+showWord(g.text)))
 			return
 		}
 	}
@@ -52,7 +52,7 @@ func runRustc(d *deriver, r *parsed, args []string) {
 func (d *deriver) optionFile(name string, args []string) bool {
 	for _, w := range args {
 		if b := begins(w); strings.HasPrefix(b, "@") || b == "" && nonLiteral(w) {
-			d.unknownStart(name, "its word "+showWord(w)+" is, or could be, a file of options")
+			d.unknownUse(name, "its word "+showWord(w)+" is, or could be, a file of options")
 			return true
 		}
 	}
@@ -83,15 +83,15 @@ func runGo(d *deriver, known *grammar, args []string) {
 	}
 	switch {
 	case sub != "" && !goCommands[sub]:
-		d.unknownStart("go", "its subcommand "+showWord(sub)+" is not known")
+		d.unknownUse("go", "its subcommand "+showWord(sub)+" is not known")
 	case sub == "env" && r.has("w", "u"):
-		d.unknownStart("go env", "its option -w changes what later commands of go start")
+		d.unknownUse("go env", "its option -w changes what later commands of go start")
 	case sub == "tool" && len(operands) > 1 && !goTools[operands[1]]:
-		d.unknownStart("go tool", "its tool "+showWord(operands[1])+" is not one that is known to start nothing")
+		d.unknownUse("go tool", "its tool "+showWord(operands[1])+" is not one that is known to start nothing")
 	}
 	for _, g := range r.given {
 		if g.option == "ldflags" && !linkFlags.MatchString(g.text) || (g.option == "gcflags" || g.option == "asmflags") && !buildFlags.MatchString(g.text) {
-			d.unknownStart("go", "the value of its option -"+g.option+" is not one that is known to be harmless")
+			d.unknownUse("go", "the value of its option -"+g.option+" is not one that is known to be harmless")
 		}
 	}
 }
@@ -110,16 +110,16 @@ func runOpenSSL(d *deriver, args []string) {
 	for _, w := range args {
 		switch name := strings.TrimPrefix(begins(w), "-"); {
 		case nonLiteral(w) && mayBeOption(w):
-			d.unknownStart("openssl", "a word is not literal and could be an option that loads a library")
+			d.unknownUse("openssl", "a word is not literal and could be an option that loads a library")
 			return
 		case !strings.HasPrefix(w, "-"):
 		case !opensslOptions[strings.TrimPrefix(name, "-")]:
-			d.unknownStart("openssl", unknownOption(w))
+			d.unknownUse("openssl", unknownOption(w))
 			return
 		}
 	}
 	if len(args) > 0 && !opensslCommands[args[0]] {
-		d.unknownStart("openssl", "its subcommand "+showWord(args[0])+" is not known")
+		d.unknownUse("openssl", "its subcommand "+showWord(args[0])+" is not known")
 	}
 }
 
