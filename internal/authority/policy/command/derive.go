@@ -60,7 +60,7 @@ func (d *deriver) unknownStart(name, why string) {
 	d.unknown("what " + name + " starts cannot be told: " + why + "; name the command itself, without " + name)
 }
 
-// unknownUse records that a program's own words do not show what it does.
+// unknownUse records that the effect of a program's own words is unknown.
 func (d *deriver) unknownUse(name, why string) {
 	d.unknown("what " + name + " does cannot be told: " + why)
 }

@@ -142,7 +142,7 @@ func TestRealProgramsStartNothingUntold(t *testing.T) {
 	}
 	rounds := 12
 	if os.Getenv("REMIT_SOAK") != "" {
-		rounds = 2000
+		rounds = 300
 	}
 	r, seed := newReal(t), uint64(1)
 	if os.Getenv("REMIT_SOAK") != "" {

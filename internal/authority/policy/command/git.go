@@ -99,8 +99,8 @@ func (d *deriver) gitCommand(sub string, args []string) {
 	}
 }
 
-// gitProblem says why what a known subcommand starts is unknown, or "". searched: a script has
-// added folders to PATH, where Git also looks for merge strategies.
+// gitProblem returns the reason why a known subcommand may start a program, or "". searched: a
+// script has added folders to PATH, where Git also looks for merge strategies.
 func gitProblem(sub string, r *parsed, searched bool) string {
 	operands := r.operands()
 	switch {

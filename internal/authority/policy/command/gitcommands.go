@@ -2,7 +2,7 @@ package command
 
 import "strings"
 
-// gitGlobal are the options of git itself. What is not here changes which programs it starts:
+// gitGlobal are the options of git itself. The others can choose its programs:
 // --exec-path=, --config-env=, --git-dir=.
 const gitGlobal = "-p -P -h -v -C= -c= --paginate --no-pager --no-replace-objects --no-lazy-fetch --bare --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs --no-optional-locks --no-advice --version --help --html-path --man-path --info-path --exec-path --work-tree= --namespace= --list-cmds= --attr-source="
 
@@ -137,7 +137,7 @@ func gitOptions(list string, into map[string]*grammar, harmless bool) {
 	common := strings.NewReplacer(" DIFF", gitDiff, " REV", gitRev, " SEQUENCE", gitSequence, " HOSTS", gitHosts, " PATHS", gitPaths)
 	for line := range strings.Lines(list) {
 		names, known, _ := strings.Cut(strings.TrimSpace(line), ":")
-		// What a subcommand itself says of an option counts, so it comes last.
+		// A subcommand's own list comes last, so it overrides the common ones.
 		for n := range strings.FieldsSeq(names) {
 			into[n] = &grammar{known: common.Replace(known) + " " + own(known), negate: true, digits: true, harmless: harmless}
 		}

@@ -87,7 +87,7 @@ type given struct{ option, text string }
 type parsed struct {
 	given []given
 	rest  []string // the words behind the operand that ends the options
-	// problem says why what the program does is unknown; "" if every option is known.
+	// problem is the reason why the program's effect is unknown; "" if every option is known.
 	problem string
 	unknown bool // the problem is a literal option that is not known
 

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// program describes how a known program reads its words: which options it has, which files it
-// touches, and how it starts another program that they name. What an unlisted option does is
-// unknown. A program without an entry is judged by its own name alone, and the sandbox bounds
+// program describes the words of a known program: its options, the files that it touches, and
+// the program that it starts. The effect of an unlisted option is unknown. A program without an entry is judged by its own name alone, and the sandbox bounds
 // its effects.
 type program struct {
 	names string // separated by spaces

@@ -61,8 +61,7 @@ func (d *deriver) optionFile(name string, args []string) bool {
 
 var rustCode = words("opt-level debuginfo debug-assertions overflow-checks lto codegen-units panic target-cpu target-feature strip incremental metadata extra-filename embed-bitcode relocation-model code-model rpath prefer-dynamic split-debuginfo instrument-coverage no-redzone force-frame-pointers")
 
-// runGo: the options of go run and of the program that it runs are parted at the package, and
-// those of go test can also be the test's.
+// runGo: behind the package, go run takes the program's options, and go test also the test's.
 func runGo(d *deriver, known *grammar, args []string) {
 	r := known.read(args)
 	operands := r.operands()
