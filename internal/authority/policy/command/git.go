@@ -116,7 +116,7 @@ func gitProblem(sub string, r *parsed, searched bool) string {
 		return "its format is one for which the configuration names a program"
 	}
 	for _, g := range r.given {
-		if (g.option == "s" || g.option == "strategy") && (sub == "merge" || sub == "pull" || sub == "rebase") && !gitStrategies[g.text] {
+		if (g.option == "s" || g.option == "strategy") && (sub == "merge" || sub == "pull" || sub == "rebase" || sub == "cherry-pick" || sub == "revert") && !gitStrategies[g.text] {
 			return "its strategy " + showWord(g.text) + " can be a program of that name"
 		}
 	}

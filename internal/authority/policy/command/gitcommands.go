@@ -42,7 +42,7 @@ check-ref-format: --branch --allow-onelevel --refspec-pattern --normalize
 checkout: -23dflmpq -Bb= -t=? --conflict= --detach --force --guess --ignore-other-worktrees --ignore-skip-worktree-bits --merge --orphan= --ours --overlay --overwrite-ignore --patch --progress --quiet --recurse-submodules=? --theirs --track=? PATHS
 checkout-index: -afnquz --all --force --ignore-skip-worktree-bits --index --no-create --prefix= --quiet --stage= --stdin --temp
 cherry: -v --abbrev=? --verbose
-cherry-pick: -em= -s --edit --signoff --allow-empty --allow-empty-message --cleanup= SEQUENCE
+cherry-pick: -e -s -m= --edit --signoff --allow-empty --allow-empty-message --cleanup= SEQUENCE
 clean: -Xdfinqx -e= --dry-run --exclude= --force --interactive --quiet
 column: --command= --mode= --width= --indent= --nl= --padding=
 commit: -abeinopqsvz -CFcmt= -Su=? --ahead-behind --all --amend --author= --branch --cleanup= --date= --dry-run --edit --file= --fixup= --gpg-sign=? --include --interactive --long --message= --post-rewrite --verify --null --only --patch --porcelain --quiet --reedit-message= --reset-author --reuse-message= --short --signoff --squash= --status --template= --trailer= --untracked-files=? --verbose --allow-empty --allow-empty-message PATHS
@@ -59,7 +59,7 @@ format-patch: -Nknpqs -ov= --add-header= --attach=? --base= --cc= --cover-from-d
 fsck fsck-objects: -v --cache --connectivity-only --dangling --full --lost-found --name-objects --progress --reflogs --root --strict --tags --unreachable --verbose
 gc: -q --aggressive --auto --cruft --force --keep-largest-pack --prune=? --quiet --detach --max-cruft-size=
 get-tar-commit-id:
-hash-object: -tw --stdin --stdin-paths --path= --no-filters --literally
+hash-object: -w -t= --stdin --stdin-paths --path= --no-filters --literally
 log show whatchanged: -q --quiet --expand-tabs=? DIFF REV
 ls-files: -cdfikmostuvz -Xx= --abbrev=? --cached --debug --deduplicate --deleted --directory --empty-directory --eol --error-unmatch --exclude= --exclude-from= --exclude-per-directory= --exclude-standard --format= --full-name --ignored --killed --modified --others --recurse-submodules --resolve-undo --sparse --stage --unmerged --with-tree=
 ls-tree: -dlrtz --abbrev=? --format= --full-name --full-tree --long --name-only --name-status --object-only
@@ -92,7 +92,7 @@ reset: -Npq --hard --intent-to-add --keep --merge --mixed --refresh --patch --qu
 restore: -23SWmpq -s= --conflict= --ignore-skip-worktree-bits --ignore-unmerged --merge --ours --overlay --patch --progress --quiet --recurse-submodules=? --source= --staged --theirs --worktree PATHS
 rev-list: DIFF REV
 rev-parse: -qh --parseopt --sq-quote --keep-dashdash --stop-at-non-option --stuck-long --revs-only --no-revs --flags --no-flags --default= --prefix= --verify --quiet --sq --short=? --not --abbrev-ref=? --symbolic --symbolic-full-name --all --branches=? --tags=? --remotes=? --glob= --exclude= --disambiguate= --local-env-vars --path-format= --git-dir --git-common-dir --resolve-git-dir= --git-path= --show-toplevel --show-superproject-working-tree --shared-index-path --absolute-git-dir --is-inside-git-dir --is-inside-work-tree --is-bare-repository --is-shallow-repository --show-cdup --show-prefix --show-object-format=? --show-ref-format --since= --after= --until= --before= --output-object-format= --end-of-options
-revert: -em= -s --edit --signoff --cleanup= SEQUENCE
+revert: -e -s -m= --edit --signoff --cleanup= SEQUENCE
 rm: -fnqr --cached --dry-run --force --ignore-unmatch --quiet --sparse PATHS
 shortlog: -cens -w=? --committer --email --group= --numbered --summary REV
 show-branch: -agr --all --color=? --current --date-order --independent --list --merge-base --more=? --no-name --reflog=? --remotes --sha1-name --sparse --topics --topo-order

@@ -8,7 +8,7 @@ var networkList = []program{
 	{names: "wget", grammar: grammar{known: wgetKnown},
 		files: fileWords{read: "i input-file post-file body-file load-cookies private-key certificate ca-certificate", write: "O o a output-document output-file append-output save-cookies rejected-log warc-file", rest: ignored}},
 	{names: "ssh", grammar: grammar{stop: 2, known: "-46AaCfGgKkMNnqsTtVvXxYy -BbcDEeiJLlmOpQRSWw="}},
-	{names: "scp", grammar: grammar{known: "-346ABCOpqRrTv -cilPsJX="}, files: fileWords{rest: ignored}},
+	{names: "scp", grammar: grammar{known: "-346ABCOpqRrsTv -cilPJX="}, files: fileWords{rest: ignored}},
 	{names: "sshfs", grammar: grammar{known: "-dfsCh1 -p="}},
 	{names: "ssh-keygen", grammar: grammar{known: "-ABcegHhiKLlpqQRruUvXy -CEFfGIJjMmNnOPrSsTtVWYZabz= -b="}},
 	{names: "ssh-add", grammar: grammar{known: "-cDdKkLlqvXx -EHhTt="}},
@@ -17,8 +17,8 @@ var networkList = []program{
 	{names: "nc ncat netcat", grammar: grammar{known: "-46bCDdFhklNnrStUuvZz -iIMmOPpqsTVWwXx= --ssl --ssl-verify --listen --udp --wait= --idle-timeout= --source-port= --keep-open --recv-only --send-only --verbose --version --help"}},
 	{names: "nmap", grammar: grammar{single: true, known: `-sS -sT -sn -sP -sU -sV -sL -sO -Pn -PE -PS* -PA* -PU* -n -R -F -r -v -vv -d -O -6 -p= -p* -T0 -T1 -T2 -T3 -T4 -T5 --open --top-ports= --reason -oN= -oX= -oG= -oA= -iL= --exclude= --host-timeout=
 		--max-retries= --min-rate= --max-rate= --version-light --traceroute --system-dns --version --help -h -V`}, files: fileWords{read: "iL", write: "oN oX oG oA", rest: ignored}},
-	{names: "tcpdump", grammar: grammar{known: "-AbdDefhHIJKlLnNOpqStuUvxX# -BcCFGiIjmMQrsTVwWyZE= --count --list-interfaces --interface= --snapshot-length= --number --print --version --help"}, files: fileWords{read: "r F V", write: "w", rest: ignored}},
-	{names: "tshark dumpcap wireshark", grammar: grammar{known: "-DGhlLnpPqQSvVxg -abcdeEfFHijJKmMNoOrRstTuUwWyYz= --version --help"}, files: fileWords{read: "r", write: "w", rest: ignored}},
+	{names: "tcpdump", grammar: grammar{known: "-AbdDefhHIJKlLnNOpqStuUvxX# -BcCFGijmMQrsTVwWyZE= --count --list-interfaces --interface= --snapshot-length= --number --print --version --help"}, files: fileWords{read: "r F V", write: "w", rest: ignored}},
+	{names: "tshark dumpcap wireshark", grammar: grammar{known: "-DGhlLnpPqQSvVxg -abcdeEfFHijJKmMNOrRstTuUwWyYz= --version --help"}, files: fileWords{read: "r", write: "w", rest: ignored}},
 	{names: "ip", grammar: grammar{lead: true, single: true, known: "-4 -6 -0 -B -M -s -stats -statistics -d -details -r -resolve -o -oneline -br -brief -j -json -p -pretty -c -color -color=always -color=auto -color=never -h -human -human-readable -iec -t -timestamp -ts -tshort -f= -family= -l= -loops= -V -Version -N -Numeric -a -all"},
 		run: byIP},
 	{names: "busctl", grammar: grammar{known: "-lqjM= --no-pager --no-legend --system --user --unique --acquired --activatable --list --json= --full --help --version"}},
@@ -27,7 +27,7 @@ var networkList = []program{
 		--limit= --xml --incremental --stop-on-copy --ignore-externals --parents --accept= --git --summarize --no-ignore --changelist= --internal-diff --keep-local --strict --targets= --extensions= --no-diff-deleted --version --help`}},
 	{names: "openssl", grammar: grammar{lead: true}, run: byOpenSSL},
 	{names: "gpg gpg2", grammar: grammar{known: gpgKnown}, files: fileWords{write: "o output", rest: ignored}},
-	{names: "borg", grammar: grammar{known: "-vhpneC= --verbose --info --debug --progress --stats --list --dry-run --compression= --exclude= --exclude-from= --exclude-caches --json --prefix= --glob-archives= --keep-daily= --keep-weekly= --keep-monthly= --keep-within= --lock-wait= --show-rc --encryption= --help --version"}},
+	{names: "borg", grammar: grammar{known: "-vhpn -eC= --verbose --info --debug --progress --stats --list --dry-run --compression= --exclude= --exclude-from= --exclude-caches --json --prefix= --glob-archives= --keep-daily= --keep-weekly= --keep-monthly= --keep-within= --lock-wait= --show-rc --encryption= --help --version"}},
 	{names: "restic", grammar: grammar{known: "-vqrpnh --verbose=? --quiet --repo= --repository-file= --password-file= --tag= --host= --exclude= --exclude-file= --exclude-caches --files-from= --json --dry-run --no-lock --one-file-system --target= --include= --keep-daily= --keep-weekly= --keep-monthly= --keep-yearly= --keep-last= --keep-within= --prune --path= --limit-upload= --limit-download= --cacert= --no-cache --cleanup-cache --help --version"}},
 	{names: "rclone", grammar: grammar{known: "-PvqnxiLlh --progress --verbose --quiet --dry-run --transfers= --checkers= --exclude= --include= --filter= --files-from= --max-depth= --size-only --checksum --update --bwlimit= --stats= --log-file= --log-level= --fast-list --create-empty-src-dirs --ignore-existing --human-readable --recursive --json --help --version"}},
 	{names: "yt-dlp youtube-dl", grammar: grammar{known: "-xFqsvcwikSnjJ -foParpu= -S= --format= --output= --extract-audio --audio-format= --audio-quality= --list-formats --quiet --simulate --skip-download --get-url --get-title --dump-json --write-subs --write-auto-subs --sub-langs= --sub-format= --write-thumbnail --write-info-json --no-playlist --yes-playlist --playlist-items= --paths= --limit-rate= --retries= --cookies= --user-agent= --referer= --no-exec --ignore-config --no-warnings --print= --merge-output-format= --restrict-filenames --download-archive= --continue --no-overwrites --verbose --help --version"}},
@@ -51,7 +51,7 @@ const (
 		--tlsauthtype= --tlspassword= --tlsuser= --tlsv1 --tlsv1.0 --tlsv1.1 --tlsv1.2 --tlsv1.3 --tr-encoding --trace= --trace-ascii= --trace-time --trace-ids --trace-config= --unix-socket= --upload-file= --url= --url-query= --use-ascii
 		--user= --user-agent= --variable= --verbose --version --write-out= --xattr`
 
-	wgetKnown = `-46bcdEFhHkKLmnNpqrSvVx -aABDeiIloOPQRtTUwX= --accept= --reject= --accept-regex= --reject-regex= --ask-password --auth-no-challenge --background --backups=? --backup-converted --adjust-extension --bind-address= --body-data= --body-file= --ca-certificate=
+	wgetKnown = `-46bcdEFhHkKLmnNpqrSvVx -aABDiIloOPQRtTUwX= --accept= --reject= --accept-regex= --reject-regex= --ask-password --auth-no-challenge --background --backups=? --backup-converted --adjust-extension --bind-address= --body-data= --body-file= --ca-certificate=
 		--ca-directory= --certificate= --certificate-type= --ciphers= --compression= --connect-timeout= --content-disposition --content-on-error --continue --convert-links --convert-file-only --crl-file= --cut-dirs= --debug --default-page= --delete-after
 		--directory-prefix= --dns-timeout= --domains= --exclude-domains= --exclude-directories= --include-directories= --follow-ftp --follow-tags= --force-directories --force-html --ftp-password= --ftp-user= --header= --hsts-file= --html-extension
 		--http-password= --http-user= --https-only --ignore-case --ignore-length --ignore-tags= --inet4-only --inet6-only --input-file= --base= --keep-session-cookies --level= --limit-rate= --load-cookies= --local-encoding= --max-redirect= --method= --mirror

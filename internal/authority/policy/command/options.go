@@ -117,9 +117,11 @@ func (s *grammar) read(args []string) *parsed {
 				r.given = append(r.given, given{"", w})
 			}
 			return r
-		case w == "--":
+		case w == "--" && s.lead:
 			r.rest = r.args[1:]
 			return r
+		case w == "--": // ssh reads options behind its host all the same
+			r.args = r.args[1:]
 		case s.lead && (w == "" || w[0] != '-' || w == "-") && !(nonLiteral(w) && mayBeOption(w)):
 			r.rest = r.args
 			return r

@@ -4,10 +4,10 @@ package command
 var otherList = []program{
 	{names: "pidstat", grammar: grammar{known: "-dhHIlRrstUuVvw -CGpT= --human --version --help"}},
 	{names: "fzf", grammar: grammar{known: "-ei0126mx -fqdn= --exact --filter= --query= --multi --no-multi --delimiter= --nth= --with-nth= --height= --layout= --reverse --border=? --prompt= --header= --header-lines= --ansi --select-1 --exit-0 --print0 --read0 --print-query --tac --no-sort --cycle --color= --no-color --preview-window= --info= --version --help"}},
-	{names: "enscript", grammar: grammar{known: "-1234567BcghGjJklmqrRvVzZ -AbCDdeEfFHiKLMNnopPsStTuUvwWXy= --version --help"}},
+	{names: "enscript", grammar: grammar{known: "-1234567BGgjklmqrRz -bfFiLMnNopPsStT= --version --help"}},
 	{names: "cowsay cowthink", grammar: grammar{known: "-bdgnpstwyhl -eTW="}},
-	{names: "scrot", grammar: grammar{known: "-bcfhikmopsuvz -aCdDFlnqStw= --border --count --delay= --focused --overwrite --pointer --quality= --select --silent --thumb= --multidisp --version --help"}},
-	{names: "sysctl", grammar: grammar{known: "-aAbdeiNnqrXhV= --all --binary --ignore --names --values --pattern= --quiet --version --help"}},
+	{names: "scrot", grammar: grammar{known: "-bcfhikmopsuvz -aCdDFlnqtw= --border --count --delay= --focused --overwrite --pointer --quality= --select --silent --thumb= --multidisp --version --help"}},
+	{names: "sysctl", grammar: grammar{known: "-aAbdeiNnqXhV -r= --all --binary --ignore --names --values --pattern= --quiet --version --help"}},
 }
 
 const findKnown = `-H -L -P -O0 -O1 -O2 -O3 -D= -D* -amin= -anewer= -atime= -cmin= -cnewer= -context= -ctime= -daystart -delete -d -depth -empty -executable -false -files0-from= -fls= -follow -fprint= -fprint0= -fprintf= -fstype= -gid= -group= -help --help -ignore_readdir_race
