@@ -202,7 +202,7 @@ var mayImport = map[string]string{
 	"doors/hostcheck":  "authority/dpop net net/http",
 	"doors/admission":  "record/store net net/http",
 	"doors/hookrelay":  "base/fault net os",
-	"doors/hook":       "base/canon base/fault base/tool authority/policy",
+	"doors/hook":       "base/canon base/fault base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
 	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":   "base/fault net net/http",
 	"service/logins":   "base/pause base/clip base/fault base/redact record/store crypto/rand net net/http",

@@ -133,6 +133,9 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		return nil, fault.Wrap(fault.Usage, err, "the event cannot be read: %v", err)
 	}
 	e, err := hook.Parse(h.agent, src)
+	if err == nil && e.Phase == hook.Before && h.confined == nil {
+		err = h.look(e)
+	}
 	if err != nil || e.Phase == hook.Other || e.Internal {
 		return nil, err
 	}
@@ -166,6 +169,29 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	default:
 		return nil, h.end(ctx, a, q)
 	}
+}
+
+// look adds the agent's own use of files to an event: the commands of a skill, or another file
+// instead of a missing one. An agent in the sandbox is bounded by it.
+func (h *hookDoor) look(e *hook.Event) error {
+	if e.Needs != "" {
+		if _, err := os.Stat(e.Needs); err != nil {
+			e.Refusal = fmt.Sprintf("%q does not exist, and %s would edit another file of that name; use an absolute path", e.Needs, e.Agent)
+		}
+	}
+	if e.Skill == "" {
+		return nil
+	}
+	person, _ := h.lookup("HOME")
+	skill, err := clients.ProjectSkill(e.Dir, person, e.Skill)
+	if err != nil {
+		return err
+	}
+	e.Refusal, e.Internal = skill.Refusal, skill.Refusal == "" && len(skill.Reads) == 0
+	for _, file := range skill.Reads {
+		e.Calls = append(e.Calls, hook.Call{Tool: "fs.read", Args: tool.Args{"path": file}})
+	}
+	return nil
 }
 
 // ownGateway reports a call of Remit's own MCP server, which decides and records it itself. The agent's
@@ -235,6 +261,9 @@ func (h *hookDoor) request(a *app.App, e *hook.Event) (runs.ClientRequest, error
 
 // adviseHook tells an agent how a person answers a question.
 func adviseHook(q store.Approval) string {
+	if len(q.Roles) > 0 {
+		return "a person with the role " + strings.Join(q.Roles, " or ") + " answers in the web UI; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
+	}
 	return "a person answers with: remit approvals approve " + q.ID.String() +
 		"; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -75,16 +76,16 @@ func failure(m object) (string, error) {
 }
 
 // claudeInternal are Claude Code's tools that reach nothing outside the agent. The calls of
-// the agents and skills that some of them start pass the hook by themselves.
+// the agents that some of them start pass the hook by themselves.
 var claudeInternal = []string{
-	"Agent", "AskUserQuestion", "BashOutput", "EnterPlanMode", "ExitPlanMode", "KillBash", "KillShell", "Skill", "SlashCommand", "Task",
+	"Agent", "AskUserQuestion", "BashOutput", "EnterPlanMode", "ExitPlanMode", "KillBash", "KillShell", "Task",
 	"TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TodoRead", "TodoWrite", "ToolSearch",
 }
 
 func (e *Event) claudeTool(in object) error {
 	switch e.Tool {
 	case "Bash":
-		return e.shell(in, e.Dir)
+		return e.shell(in)
 	case "Read":
 		return e.file("fs.read", in, "file_path")
 	case "Write":
@@ -92,25 +93,19 @@ func (e *Event) claudeTool(in object) error {
 	case "NotebookEdit":
 		return e.write(in, "new_source", "notebook_path")
 	case "Edit":
-		p, err := e.at(in, "file_path")
-		if err != nil {
-			return err
-		}
-		edits, made, err := replacement(in, "old_string", "new_string", "replace_all")
-		if err != nil {
-			return err
-		}
-		return e.edit(p, edits, made)
+		return e.editOnce(in, "file_path", "old_string", "new_string", "replace_all")
 	case "MultiEdit":
 		return e.multiEdit(in)
 	case "Grep":
-		return e.search(in, "path", "pattern")
+		return e.search(in, "path")
 	case "Glob":
-		return e.names(in, "path", "pattern")
+		return e.names(in, "path")
 	case "LS":
 		return e.file("fs.list", in, "path")
 	case "WebFetch":
 		return e.fetch(in)
+	case "Skill", "SlashCommand":
+		return e.skill(in)
 	}
 	if server, name, ok := mcpName(e.Tool); ok {
 		return e.mcp(server, name, in)
@@ -120,6 +115,20 @@ func (e *Event) claudeTool(in object) error {
 		return nil
 	}
 	return e.unknown()
+}
+
+// skill notes the skill that a tool starts.
+func (e *Event) skill(in object) error {
+	name, err := in.needArg("skill", "command")
+	if err != nil {
+		return err
+	}
+	name, _, _ = strings.Cut(strings.TrimLeft(strings.TrimSpace(name), "/"), " ")
+	if name == "" {
+		return fault.New(fault.Usage, "the call names no skill")
+	}
+	e.Skill, e.Internal = name, true
+	return nil
 }
 
 func (e *Event) multiEdit(in object) error {
@@ -146,7 +155,7 @@ func (e *Event) multiEdit(in object) error {
 
 // fetch adds a call that fetches a page.
 func (e *Event) fetch(in object) error {
-	url, err := in.need("url")
+	url, err := in.needArg("url")
 	if err != nil {
 		return err
 	}

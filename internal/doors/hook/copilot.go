@@ -82,31 +82,23 @@ var copilotInternal = []string{
 func (e *Event) copilotTool(in object) error {
 	switch e.Tool {
 	case "bash":
-		return e.shell(in, e.Dir)
+		return e.shell(in)
 	case "view":
 		return e.file("fs.read", in, "path")
 	case "create":
 		return e.write(in, "file_text", "path")
 	case "edit", "str_replace":
-		p, err := e.at(in, "path")
-		if err != nil {
-			return err
-		}
-		edits, made, err := replacement(in, "old_str", "new_str", "replace_all")
-		if err != nil {
-			return err
-		}
-		return e.edit(p, edits, made)
+		return e.editOnce(in, "path", "old_str", "new_str", "replace_all")
 	case "apply_patch":
-		patch, err := in.need("patch", "input", "command")
+		patch, err := in.needArg("patch", "input", "command")
 		if err != nil {
 			return err
 		}
 		return e.patch(patch)
 	case "grep", "rg":
-		return e.search(in, "path", "pattern")
+		return e.search(in, "paths", "path")
 	case "glob":
-		return e.names(in, "path", "pattern")
+		return e.names(in, "paths", "path")
 	case "web_fetch":
 		return e.fetch(in)
 	}

@@ -12,7 +12,10 @@ func cursor(e *Event, m object) (err error) {
 	if e.name, err = m.need("hook_event_name"); err != nil {
 		return err
 	}
-	if e.Session, err = m.text("conversation_id", "session_id"); err != nil {
+	if e.Session, err = m.text("conversation_id"); err == nil && e.Session == "" {
+		e.Session, err = m.text("session_id")
+	}
+	if err != nil {
 		return err
 	}
 	if e.ID, err = m.text("tool_use_id"); err != nil {
@@ -27,7 +30,7 @@ func cursor(e *Event, m object) (err error) {
 	}
 	e.Asks, e.answer = true, cursorAnswer
 	switch e.name {
-	case "preToolUse", "beforeShellExecution", "beforeReadFile", "beforeMCPExecution":
+	case "preToolUse", "beforeShellExecution", "beforeReadFile", "beforeTabFileRead", "beforeMCPExecution":
 		e.Phase = Before
 	case "postToolUse", "afterShellExecution", "afterMCPExecution":
 		e.Phase = After
@@ -70,7 +73,7 @@ func (e *Event) cursorCall(m object) error {
 	case strings.Contains(e.name, "ShellExecution"):
 		e.Tool = "Shell"
 		return e.cursorTool(m)
-	case e.name == "beforeReadFile":
+	case e.name == "beforeReadFile", e.name == "beforeTabFileRead":
 		e.Tool = "Read"
 		return e.cursorTool(m)
 	}
@@ -91,7 +94,7 @@ func (e *Event) cursorCall(m object) error {
 func (e *Event) cursorTool(in object) error {
 	switch e.Tool {
 	case "Shell":
-		return e.shell(in, e.Dir)
+		return e.shell(in, "working_directory", "cwd")
 	case "Read":
 		return e.file("fs.read", in, "file_path", "path")
 	case "Write":
@@ -99,7 +102,7 @@ func (e *Event) cursorTool(in object) error {
 	case "Delete":
 		return e.file("fs.delete", in, "file_path", "path")
 	case "Grep":
-		return e.search(in, "path", "pattern")
+		return e.search(in, "path")
 	}
 	if slices.Contains([]string{"Task", "TodoWrite"}, e.Tool) {
 		e.Internal = true

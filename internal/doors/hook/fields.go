@@ -1,12 +1,19 @@
 package hook
 
 import (
+	"cmp"
 	"maps"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -14,37 +21,117 @@ import (
 // new ones.
 type object map[string]any
 
-// text returns the first of the named fields that is present. A field of another type is an
-// error; without any, the text is empty.
-func (o object) text(names ...string) (string, error) {
-	for _, name := range names {
-		v, ok := o[name]
-		if !ok || v == nil {
-			continue
-		}
-		s, ok := v.(string)
-		if !ok {
-			return "", fault.New(fault.Usage, "the field %q is not a string", name)
-		}
-		return s, nil
+// text returns a field of the event itself; it is empty if the field is missing.
+func (o object) text(name string) (string, error) {
+	v, ok := o[name]
+	if !ok || v == nil {
+		return "", nil
 	}
-	return "", nil
+	s, ok := v.(string)
+	if !ok {
+		return "", fault.New(fault.Usage, "the field %q is not a string", name)
+	}
+	return s, nil
 }
 
 // need is text for a field that must be present and not empty.
-func (o object) need(names ...string) (string, error) {
-	s, err := o.text(names...)
+func (o object) need(name string) (string, error) {
+	s, err := o.text(name)
+	if err == nil && s == "" {
+		err = fault.New(fault.Usage, "the field %q is missing or empty", name)
+	}
+	return s, err
+}
+
+// alike are the names that agents and models have for one argument, as fold gives them.
+var alike = [][]string{
+	{"filepath", "path", "paths", "files", "filepaths", "absolutepath", "dirpath", "directory", "notebookpath", "targetfile", "targetpath", "targetdirectory", "filename", "file", "folder", "uri", "relativeworkspacepath"},
+	{"workingdirectory", "directory", "dirpath", "dir", "cwd", "workdir", "workingdir"},
+	{"command", "cmd", "script", "commandline", "input", "patch", "patchtext"},
+	{"content", "contents", "filetext", "newsource", "text"},
+	{"oldstring", "oldstr", "old", "oldtext"},
+	{"newstring", "newstr", "new", "newtext"},
+	{"replaceall", "allowmultiple", "all"},
+	{"url", "uri", "href"},
+	{"pattern", "query", "regex", "regexp"},
+	{"edits", "changes", "replacements"},
+}
+
+// fold is a field's name without case and separators.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(r))
+	}, name)
+}
+
+// arg returns an argument of a tool call by the names that the agent's tool knows; nil: it is
+// missing. Fields with a name that is alike must have the same value: nobody knows which of
+// them the agent uses.
+func (o object) arg(names ...string) (any, error) {
+	var from string // the field that has the value
+	for name, v := range o {
+		if v == nil || v == "" || !isAlike(name, names) {
+			continue
+		}
+		switch {
+		case from == "":
+			from = name
+		case !reflect.DeepEqual(v, o[from]):
+			first, second := min(from, name), max(from, name)
+			return nil, fault.New(fault.Usage, "the fields %.80q and %.80q differ, and only one of them can be meant", first, second)
+		case slices.Contains(names, name):
+			from = name
+		}
+	}
+	if from != "" && !slices.Contains(names, from) {
+		return nil, fault.New(fault.Usage, "the field %.80q is not known; expected %q", from, names[0])
+	}
+	return o[from], nil
+}
+
+// isAlike reports whether a field's name is one of an argument's names, or like one.
+func isAlike(name string, names []string) bool {
+	folded := fold(name)
+	return slices.ContainsFunc(names, func(known string) bool {
+		if k := fold(known); k == folded {
+			return true
+		}
+		return slices.ContainsFunc(alike, func(group []string) bool {
+			return slices.Contains(group, fold(known)) && slices.Contains(group, folded)
+		})
+	})
+}
+
+// argText is arg for a text; it is empty if the argument is missing.
+func (o object) argText(names ...string) (string, error) {
+	v, err := o.arg(names...)
+	if v == nil || err != nil {
+		return "", err
+	}
+	s, ok := v.(string)
+	if !ok {
+		return "", fault.New(fault.Usage, "the field %q is not a string", names[0])
+	}
+	return s, nil
+}
+
+// needArg is argText for an argument that must be present and not empty.
+func (o object) needArg(names ...string) (string, error) {
+	s, err := o.argText(names...)
 	if err == nil && s == "" {
 		err = fault.New(fault.Usage, "the field %q is missing or empty", names[0])
 	}
 	return s, err
 }
 
-// flag returns a boolean field; false if it is missing.
-func (o object) flag(name string) (bool, error) {
-	v, ok := o[name]
-	if !ok || v == nil {
-		return false, nil
+// argFlag is arg for true or false; false if the argument is missing.
+func (o object) argFlag(name string) (bool, error) {
+	v, err := o.arg(name)
+	if v == nil || err != nil {
+		return false, err
 	}
 	b, ok := v.(bool)
 	if !ok {
@@ -70,9 +157,13 @@ func (o object) object(name string) (object, error) {
 	return nil, fault.New(fault.Usage, "the field %q is not an object", name)
 }
 
-// objects returns a field that is a list of objects.
+// objects returns an argument that is a list of objects.
 func (o object) objects(name string) ([]object, error) {
-	list, ok := o[name].([]any)
+	v, err := o.arg(name)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := v.([]any)
 	if !ok {
 		return nil, fault.New(fault.Usage, "the field %q is not a list", name)
 	}
@@ -100,11 +191,23 @@ func (o object) output(name string) map[string]any {
 	}
 }
 
-// path makes a path of the agent absolute. It is not cleaned: links on the way count.
+// path makes a path of the agent absolute. Agents clean paths before they use them, each in
+// its own way, so a path that any of them reads otherwise than the system is an error.
 func (e *Event) path(p string) (string, error) {
+	scheme, _, isURL := strings.Cut(p, ":/")
 	switch {
+	case p == "":
+		return "", fault.New(fault.Usage, "the path is empty")
 	case strings.HasPrefix(p, "~"):
 		return "", fault.New(fault.Usage, "the path %.200q starts with ~, which agents expand differently", p)
+	case strings.HasPrefix(p, "@"):
+		return "", fault.New(fault.Usage, "the path %.200q starts with @, which agents remove", p).WithHint("begin it with ./")
+	case isURL && !strings.Contains(scheme, "/"), strings.HasPrefix(strings.ToLower(p), "file:"):
+		return "", fault.New(fault.Usage, "the path %.200q is a URL", p)
+	case strings.TrimFunc(p, isBlank) != p:
+		return "", fault.New(fault.Usage, "the path %.200q begins or ends with white space, which agents remove", p)
+	case strings.ContainsFunc(p, func(r rune) bool { return isBreak(r) || r == '\\' }):
+		return "", fault.New(fault.Usage, "the path %.200q has a control character or a backslash, which agents read differently", p)
 	case filepath.IsAbs(p):
 		return p, nil
 	case e.Dir == "":
@@ -113,9 +216,56 @@ func (e *Event) path(p string) (string, error) {
 	return e.Dir + "/" + p, nil
 }
 
-// at is need for a path.
+// isBlank reports whether agents take a character for white space.
+func isBlank(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
+
+// isBreak reports whether a character may end a line, or is a control.
+func isBreak(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
+
+// cleaners are the ways in which agents clean a path before they use it: they remove .. by the
+// text alone, where for the system links on the way count, and they compose letters and accents.
+var cleaners = []func(path string) string{textual, norm.NFC.String, func(path string) string { return norm.NFC.String(textual(path)) }}
+
+// textual removes .. from a path by its text; a path without .. stays as it is.
+func textual(path string) string {
+	if !slices.Contains(strings.Split(path, "/"), "..") {
+		return path
+	}
+	return filepath.Clean(path)
+}
+
+// spellings are the paths that an agent may open for a path.
+func spellings(path string) []string {
+	out := []string{path}
+	for _, clean := range cleaners {
+		if p := clean(path); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// fileCall adds a call of a file tool, for each path that the agent may open.
+func (e *Event) fileCall(id tool.ID, args tool.Args) error {
+	calls := []Call{{id, args}}
+	for _, clean := range cleaners {
+		other := maps.Clone(args)
+		for _, name := range []string{"path", "from", "to"} {
+			if p, ok := args[name].(string); ok {
+				other[name] = clean(p)
+			}
+		}
+		if !slices.ContainsFunc(calls, func(c Call) bool { return reflect.DeepEqual(c.Args, other) }) {
+			calls = append(calls, Call{id, other})
+		}
+	}
+	e.Calls = append(e.Calls, calls...)
+	return nil
+}
+
+// at is needArg for a path.
 func (e *Event) at(o object, names ...string) (string, error) {
-	p, err := o.need(names...)
+	p, err := o.needArg(names...)
 	if err != nil {
 		return "", err
 	}
@@ -137,14 +287,31 @@ func (e *Event) file(id tool.ID, o object, names ...string) error {
 	if err != nil {
 		return err
 	}
-	return e.call(id, tool.Args{"path": p})
+	return e.fileCall(id, tool.Args{"path": p})
 }
 
-// shell adds a call that runs the script of the field command in a folder.
-func (e *Event) shell(o object, dir string) error {
-	script, err := o.need("command")
+// shell adds a call that runs the script of the field command, in the folder of the named
+// fields, else in the event's.
+func (e *Event) shell(o object, dirs ...string) error {
+	script, err := o.needArg("command")
 	if err != nil {
 		return err
+	}
+	dir := ""
+	if len(dirs) > 0 {
+		if dir, err = o.argText(dirs...); err != nil {
+			return err
+		}
+	} else if dir, err := o.arg("working_directory"); dir != nil || err != nil { // of a tool that has no such argument
+		return e.refuse("the tool %.80q of %s takes no folder", e.Tool, e.Agent)
+	}
+	if dir == "" {
+		dir = e.Dir
+	} else if dir, err = e.path(dir); err != nil {
+		return err
+	}
+	if len(spellings(dir)) > 1 {
+		return e.refuse("the folder %.200q has .. or letters that are not composed, which agents read differently", dir)
 	}
 	e.input = o
 	args := tool.Args{"script": script}
@@ -160,71 +327,112 @@ func (e *Event) write(o object, content string, names ...string) error {
 	if err != nil {
 		return err
 	}
-	text, err := o.text(content)
+	text, err := o.argText(content)
 	if err != nil {
 		return err
 	}
-	return e.call("fs.write", tool.Args{"path": p, "content": text})
+	return e.fileCall("fs.write", tool.Args{"path": p, "content": text})
 }
 
-// edit adds a call that edits a file. Without an old text the agent makes the file.
-func (e *Event) edit(path string, edits []any, made string) error {
-	if len(edits) == 0 {
-		return e.call("fs.write", tool.Args{"path": path, "content": made})
+// editOnce adds the edit of a file by one replacement.
+func (e *Event) editOnce(o object, path, old, after, all string) error {
+	p, err := e.at(o, path)
+	if err != nil {
+		return err
 	}
-	return e.call("fs.edit", tool.Args{"path": path, "edits": edits})
+	edits, made, err := replacement(o, old, after, all)
+	if err != nil {
+		return err
+	}
+	return e.edit(p, edits, made)
+}
+
+// edit adds the calls that edit a file. Text that replaces nothing is written: it makes the
+// file, or is added to it.
+func (e *Event) edit(path string, edits []any, made string) error {
+	if len(edits) == 0 || made != "" {
+		if err := e.fileCall("fs.write", tool.Args{"path": path, "content": made}); err != nil || len(edits) == 0 {
+			return err
+		}
+	}
+	return e.fileCall("fs.edit", tool.Args{"path": path, "edits": edits})
 }
 
 // replacement reads one edit: the old text, the new one, and whether all places change.
+// Without an old text, made is the new one.
 func replacement(o object, old, after, all string) (edits []any, made string, err error) {
-	was, err := o.text(old)
+	was, err := o.argText(old)
 	if err != nil {
 		return nil, "", err
 	}
-	now, err := o.text(after)
+	now, err := o.argText(after)
+	if err != nil {
+		return nil, "", err
+	}
+	every, err := o.argFlag(all)
 	if err != nil || was == "" {
 		return nil, now, err
-	}
-	every, err := o.flag(all)
-	if err != nil {
-		return nil, "", err
 	}
 	edit := map[string]any{"old": was, "new": now}
 	if every {
 		edit["all"] = true
 	}
-	return []any{edit}, now, nil
+	return []any{edit}, "", nil
 }
 
-// names adds a call that lists the folder in which an agent looks for names.
-func (e *Event) names(o object, path, pattern string) error {
-	dir, err := o.text(path)
+// dirs are the folders of an argument that is a path or a list of paths: "" if it is missing.
+func (o object) dirs(names ...string) ([]string, error) {
+	v, err := o.arg(names...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	glob, err := o.text(pattern)
-	if err != nil {
-		return err
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
 	}
-	// The pattern's own folders say where the search begins: "/etc/*", "../*".
-	if head := glob[:strings.LastIndex(staticPart(glob), "/")+1]; head != "" {
-		if filepath.IsAbs(head) || dir == "" {
-			dir = head
-		} else {
-			dir += "/" + head
+	out := make([]string, len(list))
+	for i, one := range list {
+		if out[i], ok = one.(string); !ok && v != nil {
+			return nil, fault.New(fault.Usage, "the field %q is not a path or a list of paths", names[0])
 		}
 	}
-	if dir == "" {
-		dir = "."
+	if len(out) == 0 {
+		out = []string{""}
 	}
-	p, err := e.path(dir)
+	return out, nil
+}
+
+// names adds calls that list the folders in which an agent looks for names.
+func (e *Event) names(o object, paths ...string) error {
+	dirs, err := o.dirs(paths...)
 	if err != nil {
 		return err
 	}
-	if strings.Contains(glob[len(staticPart(glob)):], "..") {
+	glob, err := o.argText("pattern")
+	if err != nil {
+		return err
+	}
+	fixed := staticPart(glob)
+	if leaves(glob[len(fixed):]) {
 		return e.refuse("the pattern %.200q leaves its folder", glob)
 	}
-	return e.call("fs.list", tool.Args{"path": p})
+	head := fixed[:strings.LastIndex(fixed, "/")+1] // where the search begins: "/etc/*", "../*"
+	for _, dir := range dirs {
+		switch {
+		case head != "" && (filepath.IsAbs(head) || dir == ""):
+			dir = head
+		case head != "":
+			dir += "/" + head
+		}
+		p, err := e.path(cmp.Or(dir, "."))
+		if err != nil {
+			return err
+		}
+		if err := e.fileCall("fs.list", tool.Args{"path": p}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // staticPart is a pattern up to its first special character.
@@ -235,22 +443,34 @@ func staticPart(glob string) string {
 	return glob
 }
 
-// search adds a call that searches the content of a file or folder. The agent reads every
-// file below it, so the caller of this package must check each of them.
-func (e *Event) search(o object, path, pattern string) error {
-	dir, err := o.text(path)
+// leaves reports whether the rest of a pattern may name files outside of the folder before it:
+// by .., also one that is put together from alternatives, or by an absolute alternative.
+func leaves(rest string) bool {
+	return strings.Contains(rest, "..") || strings.Contains(rest, `\`) || leavingAlternative.MatchString(rest)
+}
+
+var leavingAlternative = regex.Lazy(`[{,(|](/|~|\.*[},)|])`)
+
+// search adds calls that search the content of files and folders. The agent reads every file
+// below them, so the caller of this package must check each of them.
+func (e *Event) search(o object, paths ...string) error {
+	dirs, err := o.dirs(paths...)
 	if err != nil {
 		return err
 	}
-	if dir == "" {
-		dir = "."
-	}
-	if e.Search, err = e.path(dir); err != nil {
-		return err
-	}
-	what, err := o.need(pattern)
+	what, err := o.needArg("pattern")
 	if err != nil {
 		return err
 	}
-	return e.call("fs.grep", tool.Args{"path": e.Search, "pattern": what})
+	for _, dir := range dirs {
+		p, err := e.path(cmp.Or(dir, "."))
+		if err != nil {
+			return err
+		}
+		e.Search = append(e.Search, spellings(p)...)
+		if err := e.fileCall("fs.grep", tool.Args{"path": p, "pattern": what}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 package hook
 
-import "slices"
+import (
+	"path/filepath"
+	"slices"
+)
 
 // gemini reads the events of Gemini CLI. Its user is not asked: an "ask" makes it hang.
 func gemini(e *Event, m object) error {
@@ -52,41 +55,22 @@ func (e *Event) geminiMCP(from, in object) error {
 func (e *Event) geminiTool(in object) error {
 	switch e.Tool {
 	case "run_shell_command":
-		dir, err := in.text("dir_path", "directory")
-		if err != nil {
-			return err
-		}
-		if dir == "" {
-			return e.shell(in, e.Dir)
-		}
-		at, err := e.path(dir)
-		if err != nil {
-			return err
-		}
-		return e.shell(in, at)
+		return e.shell(in, "dir_path", "directory")
 	case "read_file":
 		return e.file("fs.read", in, "file_path", "absolute_path")
 	case "write_file":
 		return e.write(in, "content", "file_path")
 	case "replace":
-		p, err := e.at(in, "file_path")
-		if err != nil {
-			return err
+		if p, _ := in["file_path"].(string); !filepath.IsAbs(p) {
+			e.Needs = e.Dir + "/" + p
 		}
-		edits, made, err := replacement(in, "old_string", "new_string", "allow_multiple")
-		if err != nil {
-			return err
-		}
-		return e.edit(p, edits, made)
+		return e.editOnce(in, "file_path", "old_string", "new_string", "allow_multiple")
 	case "list_directory":
 		return e.file("fs.list", in, "dir_path", "path")
 	case "glob":
-		return e.names(in, "dir_path", "pattern")
+		return e.names(in, "dir_path")
 	case "grep_search", "search_file_content":
-		if _, ok := in["dir_path"]; ok {
-			return e.search(in, "dir_path", "pattern")
-		}
-		return e.search(in, "path", "pattern")
+		return e.search(in, "dir_path", "path")
 	}
 	if slices.Contains([]string{"ask_user", "enter_plan_mode", "exit_plan_mode", "write_todos"}, e.Tool) {
 		e.Internal = true

@@ -27,8 +27,9 @@ func generic(e *Event, m object) (err error) {
 	if err = e.setDir(dir); err != nil {
 		return err
 	}
-	if e.Asks, err = m.flag("asks"); err != nil {
-		return err
+	var ok bool
+	if e.Asks, ok = m["asks"].(bool); !ok && m["asks"] != nil {
+		return fault.New(fault.Usage, "the field \"asks\" is not true or false")
 	}
 	e.answer = geminiAnswer
 	switch e.name {

@@ -56,11 +56,16 @@ type Event struct {
 
 	// Calls are what the tool call amounts to. All must be allowed.
 	Calls []Call
-	// Search is the file or folder whose content the call searches: each file below it must
-	// be readable. Empty: none.
-	Search string
+	// Search are the files and folders whose content the call searches: each file below them
+	// must be readable.
+	Search []string
 	// Internal: the tool reaches nothing outside the agent.
 	Internal bool
+	// Skill is the skill that an internal tool starts; "": none. The agent may run commands of
+	// the skill's file without an event.
+	Skill string
+	// Needs is a file that must exist: otherwise the agent looks for another one of that name.
+	Needs string
 	// Refusal is why the tool call cannot be judged; "": it can.
 	Refusal string
 	// Asks: the agent asks its user where the verdict is [policy.Ask].
@@ -122,7 +127,30 @@ func Parse(agent string, src []byte) (*Event, error) {
 	if err := read(e, m); err != nil {
 		return nil, err
 	}
-	return e, e.check()
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	if e.Phase == Other || e.Phase == End {
+		return e, object(m).noTool(e.name)
+	}
+	return e, nil
+}
+
+// carriers are the fields, as fold gives them, that say that an event is about a tool call.
+var carriers = []string{
+	"toolname", "tool", "toolinput", "toolargs", "toolcall", "toolcalls", "tooluse", "toolarguments", "toolparams", "function", "functioncall", "arguments", "args", "input",
+	"mcpcontext", "command", "script", "cmd", "filepath", "path", "url", "edits", "patch",
+}
+
+// noTool refuses an event that is not known and is about a tool call: it would pass undecided.
+func (o object) noTool(event string) error {
+	for name, v := range o {
+		if v != nil && v != "" && slices.Contains(carriers, fold(name)) {
+			return fault.New(fault.Usage, "the event %.80q is not known, but its field %.80q is of a tool call", event, name).
+				WithHint("run the hook of the agent that sends the event: remit hook AGENT")
+		}
+	}
+	return nil
 }
 
 // check refuses an event without the facts that its phase needs.
@@ -154,7 +182,7 @@ func isName(s string) bool {
 // Answer is what the hook prints for a verdict: one JSON object, or nothing where the agent
 // goes on without an answer.
 func (e *Event) Answer(v Verdict) ([]byte, error) {
-	if e.Phase != Before || e.Internal {
+	if e.Phase != Before || e.Internal || e.Skill != "" && v.Effect == policy.Allow { // Claude Code asks its own question about a skill
 		return nil, nil
 	}
 	if v.Effect == policy.Ask && !e.Asks {

@@ -78,7 +78,12 @@ func TestTools(t *testing.T) {
 	for _, c := range []struct{ agent, event, want string }{
 		{"claude", before("Bash", `{"command":"ls"}`), `[shell.run {"cwd":"/w","script":"ls"}]`},
 		{"claude", before("Read", `{"file_path":"a","offset":3}`), `[fs.read {"path":"/w/a"}]`},
-		{"claude", before("Read", `{"file_path":"../a"}`), `[fs.read {"path":"/w/../a"}]`},
+		{"claude", before("Read", `{"file_path":"../a"}`), `[fs.read {"path":"/w/../a"}] [fs.read {"path":"/a"}]`},
+		{"claude", before("Read", `{"file_path":"e\u0301"}`), "[fs.read {\"path\":\"/w/e\u0301\"}] [fs.read {\"path\":\"/w/\u00e9\"}]"},
+		{"claude", before("Read", `{"file_path":"a","path":"a"}`), `[fs.read {"path":"/w/a"}]`},
+		{"claude", before("Read", `{"file_path":"a","path":"b"}`), `error: the fields "file_path" and "path" differ, and only one of them can be meant`},
+		{"claude", before("Read", `{"path":"b"}`), `error: the field "path" is not known; expected "file_path"`},
+		{"claude", before("Bash", `{"command":"ls","cwd":"/x"}`), `refused: the tool "Bash" of claude takes no folder`},
 		{"claude", before("Write", `{"file_path":"/a","content":"x"}`), `[fs.write {"content":"x","path":"/a"}]`},
 		{"claude", before("Edit", `{"file_path":"a","old_string":"x","new_string":"y","replace_all":true}`), `[fs.edit {"edits":[{"all":true,"new":"y","old":"x"}],"path":"/w/a"}]`},
 		{"claude", before("Edit", `{"file_path":"a","old_string":"","new_string":"y"}`), `[fs.write {"content":"y","path":"/w/a"}]`},
@@ -88,7 +93,8 @@ func TestTools(t *testing.T) {
 		{"claude", before("Grep", `{"pattern":"x","path":"src"}`), `[fs.grep {"path":"/w/src","pattern":"x"}] search /w/src`},
 		{"claude", before("Glob", `{"pattern":"**/*.go"}`), `[fs.list {"path":"/w/."}]`},
 		{"claude", before("Glob", `{"pattern":"/etc/*"}`), `[fs.list {"path":"/etc/"}]`},
-		{"claude", before("Glob", `{"pattern":"../x/*","path":"/w/src"}`), `[fs.list {"path":"/w/src/../x/"}]`},
+		{"claude", before("Glob", `{"pattern":"../x/*","path":"/w/src"}`), `[fs.list {"path":"/w/src/../x/"}] [fs.list {"path":"/w/x"}]`},
+		{"claude", before("Glob", `{"pattern":"src/**/*.{ts,tsx}"}`), `[fs.list {"path":"/w/src/"}]`},
 		{"claude", before("Glob", `{"pattern":"*/../../*"}`), `refused: the pattern "*/../../*" leaves its folder`},
 		{"claude", before("WebFetch", `{"url":"https://a.example/","prompt":"p"}`), `[http.get {"url":"https://a.example/"}]`},
 		{"claude", before("mcp__gh__get_issue", `{"n":1}`), `[mcp:gh:get_issue {"n":1}]`},
@@ -101,11 +107,19 @@ func TestTools(t *testing.T) {
 		{"claude", before("Bash", `[]`), `error: the field "tool_input" is not an object`},
 		{"codex", before("apply_patch", `{"command":"`+patch+`"}`), patched},
 		{"codex", before("apply_patch", `{"command":"rm -rf"}`), `refused: the patch cannot be read: it does not stand between *** Begin Patch and *** End Patch`},
-		{"codex", before("apply_patch", `{"command":"*** Begin Patch\n*** Add File: a\n*** Rename File: b\n*** End Patch"}`), `[fs.write {"content":"*** Rename File: b\n","path":"/w/a"}]`},
-		{"codex", before("apply_patch", `{"command":"*** Begin Patch\nx\n*** End Patch"}`), `refused: the patch cannot be read: "x" names no file`},
+		{"codex", before("apply_patch", `{"command":"*** Begin Patch\n*** Add File: a\n*** Rename File: b\n*** End Patch"}`), `refused: the patch cannot be read: "*** Rename File: b" is not a valid line`},
+		{"codex", before("apply_patch", `{"command":"*** Begin Patch\nx\n*** End Patch"}`), `refused: the patch cannot be read: "x" is not a valid line`},
+		{"codex", before("apply_patch", `{"command":"*** Begin Patch\n*** Update File: a\n@@\n-x\n+y\n@@\n+added\n*** End Patch"}`), `[fs.write {"content":"added\n","path":"/w/a"}] [fs.edit {"edits":[{"new":"y\n","old":"x\n"}],"path":"/w/a"}]`},
+		{"codex", before("apply_patch", `{"command":"*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** End Patch"}`), `[fs.move {"from":"/w/a","to":"/w/b"}]`},
+		{"codex", before("Bash", `{"command":"cd x && apply_patch <<'EOF'\n*** Begin Patch"}`), `refused: Codex carries a patch in a shell command out by itself; use its tool apply_patch`},
+		{"codex", before("Bash", `{"command":"rg apply_patch src"}`), `[shell.run {"cwd":"/w","script":"rg apply_patch src"}]`},
 		{"codex", before("web_search", `{}`), `refused: remit does not know the tool "web_search" of codex, so no policy can judge it`},
 		{"copilot", copilot("view", `{"path":"a"}`), `[fs.read {"path":"/w/a"}]`},
 		{"copilot", copilot("create", `"{\"path\":\"a\",\"file_text\":\"t\"}"`), `[fs.write {"content":"t","path":"/w/a"}]`},
+		{"copilot", copilot("grep", `{"pattern":"x","paths":["a","../b"]}`), `[fs.grep {"path":"/w/a","pattern":"x"}] [fs.grep {"path":"/w/../b","pattern":"x"}] [fs.grep {"path":"/b","pattern":"x"}] search /w/a search /w/../b search /b`},
+		{"copilot", copilot("rg", `{"pattern":"x","paths":"a"}`), `[fs.grep {"path":"/w/a","pattern":"x"}] search /w/a`},
+		{"copilot", copilot("glob", `{"pattern":"*","paths":"/etc"}`), `[fs.list {"path":"/etc"}]`},
+		{"copilot", copilot("glob", `{"pattern":"*","paths":[3]}`), `error: the field "paths" is not a path or a list of paths`},
 		{"copilot", copilot("write_bash", `{}`), `refused: remit does not know the tool "write_bash" of copilot, so no policy can judge it`},
 		{"gemini", gemini("read_file", `{"file_path":"a"}`), `[fs.read {"path":"/w/a"}]`},
 		{"gemini", gemini("run_shell_command", `{"command":"ls","dir_path":"src"}`), `[shell.run {"cwd":"/w/src","script":"ls"}]`},
@@ -113,6 +127,7 @@ func TestTools(t *testing.T) {
 		{"cursor", cursor("beforeShellExecution", `"command":"ls"`), `[shell.run {"cwd":"/w","script":"ls"}]`},
 		{"cursor", cursor("beforeReadFile", `"file_path":"/a"`), `[fs.read {"path":"/a"}]`},
 		{"cursor", cursor("preToolUse", `"tool_name":"Delete","tool_input":{"path":"a"}`), `[fs.delete {"path":"/w/a"}]`},
+		{"cursor", cursor("preToolUse", `"tool_name":"Shell","tool_input":{"command":"ls","working_directory":"/x"}`), `[shell.run {"cwd":"/x","script":"ls"}]`},
 		{"cursor", cursor("beforeMCPExecution", `"tool_name":"x"`), `refused: Cursor does not say which MCP server has the tool "x"`},
 		{"generic", `{"event":"before","session":"s","tool":"time.now"}`, `[time.now {}]`},
 		{"generic", `{"event":"during","session":"s","tool":"time.now"}`, `error: the event "during" is not valid; expected before, after or end`},
@@ -145,8 +160,8 @@ func describe(e *hook.Event, err error) string {
 		}
 		parts = append(parts, "["+string(c.Tool)+" "+string(b)+"]")
 	}
-	if e.Search != "" {
-		parts = append(parts, "search "+e.Search)
+	for _, dir := range e.Search {
+		parts = append(parts, "search "+dir)
 	}
 	return strings.Join(parts, " ")
 }

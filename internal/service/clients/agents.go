@@ -57,7 +57,7 @@ var agents = []agent{
 		servers:  map[Scope]string{Project: ".mcp.json", User: ".claude.json", Managed: "etc/claude-code/managed-mcp.json"},
 		confines: true, edits: claudeEdits,
 		reads:  []string{".claude/settings.json", ".claude/settings.local.json"},
-		limits: []string{"files that you name with @ are read without a hook"},
+		limits: []string{"files that you name with @ are read without a hook, and commands of skills that you start with / run without one"},
 	},
 	{
 		name: "codex", title: "Codex", programs: []string{"codex"}, homes: []string{".codex"}, homeEnv: "CODEX_HOME",

@@ -164,10 +164,15 @@ func (c *ClientSession) stopped(ctx context.Context, in runner.Info, begun ledge
 }
 
 // Authorize takes calls to their decision, all or none: the client may carry them out if
-// all outcomes are Pending. If one is refused, the others are withdrawn. Search is a file or
-// folder of which the client reads everything; "": none.
-func (c *ClientSession) Authorize(ctx context.Context, search string, calls ...runner.Call) (out []runner.Outcome, err error) {
-	refused := c.unreadable(ctx, search)
+// all outcomes are Pending. If one is refused, the others are withdrawn. Search are files and
+// folders of which the client reads everything.
+func (c *ClientSession) Authorize(ctx context.Context, search []string, calls ...runner.Call) (out []runner.Outcome, err error) {
+	var refused error
+	for _, path := range search {
+		if refused = c.unreadable(ctx, path); refused != nil {
+			break
+		}
+	}
 	var left []ledger.Call
 	for _, call := range calls {
 		if call.Args, err = Plain(call.Args); err != nil {
