@@ -32,6 +32,24 @@ type Terms struct {
 	responses [numViolations]Response
 }
 
+// AnswersHere reports whether a person at this machine may answer a question. Roles come from
+// identity providers, so such a person has none.
+func (t Terms) AnswersHere() bool { return t.Roles == nil }
+
+// NeedsOthers returns the reason why one person at this machine cannot approve a call alone;
+// "": there is none. admin marks calls for admins, isAdmin marks an admin.
+func (t Terms) NeedsOthers(admin, isAdmin bool) string {
+	switch {
+	case !t.AnswersHere():
+		return "the policy wants approval of a person with a role (approvals.roles)"
+	case admin && !isAdmin:
+		return "the policy wants approval of somebody who may approve admin calls"
+	case t.Approvers != DefaultApprovers:
+		return fmt.Sprintf("the policy wants approval of %d people", t.Approvers)
+	}
+	return ""
+}
+
 // Response is the response to a kind of violation.
 func (t Terms) Response(v Violation) Response {
 	if v >= numViolations {

@@ -173,7 +173,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	if terms.Roles != nil && len(terms.Roles) == 0 {
 		return runner.Answer{}, fault.New(fault.NeedsApproval, "approval is needed, and the policies leave no role that may give it: %s", q.Decision.Reason)
 	}
-	if terms.Roles != nil && d.Here != nil { // who is here has no role: an identity provider gives it
+	if !terms.AnswersHere() && d.Here != nil {
 		others := *d
 		others.Here = nil
 		d = &others

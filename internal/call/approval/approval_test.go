@@ -317,6 +317,21 @@ func TestTwoPeopleMustAgree(t *testing.T) {
 	}
 }
 
+// A person who is here has no role, so the question waits for others.
+func TestAPersonHereHasNoRole(t *testing.T) {
+	s := openStore(t)
+	run := newRun(t, s, "rest: inherit\napprovals: {roles: [reviewer]}")
+	var asked atomic.Int32
+	d := &approval.Desk{Store: s, Here: says(yes("user:ann"), &asked), Every: time.Millisecond}
+	if a, err := d.Ask(t.Context(), write(run, "a.txt", "x")); !errors.Is(err, fault.NeedsApproval) || a.Yes || asked.Load() != 0 {
+		t.Errorf("%+v, %v; asked %d times", a, err, asked.Load())
+	}
+	id := waitFor(t, s, func(q store.Approval) bool { return q.State == store.Waiting })
+	if _, err := s.Vote(t.Context(), id, store.Vote{By: "user:ann", Yes: true, Where: "here", At: time.Now()}); !errors.Is(err, fault.Denied) {
+		t.Errorf("a vote without a role: %v", err)
+	}
+}
+
 // waitFor gives the one question once it is as wanted.
 func waitFor(t *testing.T, s store.Approvals, ok func(store.Approval) bool) uuid.UUID {
 	t.Helper()

@@ -221,7 +221,7 @@ func (f *flight) approve(ctx context.Context) error {
 	if f.decision.Effect != policy.Ask {
 		return nil
 	}
-	if f.run.ClientAsks && f.run.terms.Approvers <= 1 && !f.decision.Admin {
+	if f.run.ClientAsks && f.run.terms.NeedsOthers(f.decision.Admin, false) == "" {
 		return nil // the client asks its user before it carries out the call
 	}
 	return f.ask(ctx)

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -72,7 +71,7 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 			return res, err
 		}
 	}
-	t := &execTool{box: s.Box, q: q}
+	t := &execTool{box: s.Box, q: q, admin: s.Approvals.IsAdmin(home.Person())}
 	c, err := catalog.New(t)
 	if err != nil {
 		return res, err
@@ -87,7 +86,7 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 	}
 	b, ctx, begun, err := s.Start(ctx, Request{
 		Policy: q.Policy, Root: root, Workspace: q.Workspace, Changeset: q.Changeset || learner != nil, Started: q.Started, Grant: q.Grant,
-		Asker: q.typed(home.Person(), s.Approvals.IsAdmin(home.Person())),
+		Asker: q.typed(home.Person(), t.admin),
 	}, runner.Info{Name: execName(q.Argv), Total: 1})
 	if err != nil {
 		return res, err
@@ -135,6 +134,7 @@ const ExecID = tool.ID("exec")
 type execTool struct {
 	box     Box
 	q       ExecRequest
+	admin   bool // the person may approve admin calls
 	outcome sandbox.Outcome
 }
 
@@ -165,7 +165,7 @@ func (t *execTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
 func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	made := shelltool.MakeFolders(p, command.Actions(t.q.Argv, p.Env(), p.Env().Workspace))
 	out, err := t.box.Run(ctx, p, sandbox.Command{
-		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.q.Ask, Notice: t.q.Notice, Observe: t.q.Learn != "",
+		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.asker(p.Chain().Terms()), Notice: t.q.Notice, Observe: t.q.Learn != "",
 		Env: t.q.Env, Services: t.q.Services, Publish: t.q.Publish,
 	})
 	if err != nil && out.Duration == 0 {
@@ -177,6 +177,17 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 		err = shelltool.Failure(out)
 	}
 	return tool.Result{Output: shelltool.Ended(out)}, err
+}
+
+// asker asks the person who typed the command about its connections; nil: another person must
+// be asked, and a connection does not wait for that.
+func (t *execTool) asker(terms policy.Terms) func(context.Context, tool.Action, policy.Decision) bool {
+	if t.q.Ask == nil || terms.NeedsOthers(false, t.admin) != "" {
+		return nil
+	}
+	return func(ctx context.Context, a tool.Action, d policy.Decision) bool {
+		return terms.NeedsOthers(d.Admin, t.admin) == "" && t.q.Ask(ctx, a, d)
+	}
 }
 
 // execName is what the run is called: not the arguments, which may be secret
@@ -224,13 +235,12 @@ type Typed struct {
 func (t Typed) Ask(_ context.Context, q runner.Question) (runner.Answer, error) {
 	a := runner.Answer{By: t.By, Where: t.Where, At: time.Now().UTC()}
 	listed := func(r policy.Refusal) bool { return r.Effect == policy.Ask && r.Rule != nil && r.Rule.Line > 0 }
+	others := q.Terms.NeedsOthers(q.Decision.Admin, t.admin)
 	switch {
 	case q.Within:
 		a.Reason = "typing a command allows it to start, and nothing that it does then"
-	case q.Decision.Admin && !t.admin:
-		a.Reason = "the policy wants approval of somebody who may approve admin calls"
-	case q.Terms.Approvers > 1 && slices.ContainsFunc(q.Decision.Refusals, listed):
-		a.Reason = fmt.Sprintf("the policy wants approval of %d people, and typing it is one's", q.Terms.Approvers)
+	case others != "" && (q.Decision.Admin && !t.admin || slices.ContainsFunc(q.Decision.Refusals, listed)):
+		a.Reason = others + ", and typing it is not that"
 	default:
 		a.Yes = true
 	}

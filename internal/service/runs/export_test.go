@@ -1,6 +1,8 @@
 package runs
 
 import (
+	"context"
+
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -28,3 +30,11 @@ var LogEntry = logEntry
 
 // NotifierOf is the observer that tells people of violations.
 func NotifierOf(s *Runs) func(runner.Notice) { return s.notifier() }
+
+// AskerOf is who is asked about the connections of a typed command under terms; nil: nobody.
+func AskerOf(terms policy.Terms, admin bool, ask func(context.Context, tool.Action, policy.Decision) bool) func(context.Context, tool.Action, policy.Decision) bool {
+	return (&execTool{q: ExecRequest{Ask: ask}, admin: admin}).asker(terms)
+}
+
+// TypedBy approves commands that a person types, who is an admin or not.
+func TypedBy(admin bool) Typed { return Typed{By: "user:ann", Where: "test", admin: admin} }
