@@ -95,35 +95,33 @@ func newValue(name, text string) value {
 }
 
 // edit replaces one text by another.
-type edit struct {
-	Old *string `json:"old"`
-	New *string `json:"new"`
-}
+type edit struct{ Old, New string }
 
 type edits []edit
 
-// editsOf reads a list of edits, as fs.edit takes it; nil: it is none. Anything beside old
-// and new would not be shown, so it must not be there.
+// editsOf reads a list of edits, as fs.edit takes it; nil: it is none. Each must have exactly
+// the fields old and new: an edit would not show another field, or another spelling of these.
 func editsOf(raw json.RawMessage) edits {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	var list edits
-	if dec.Decode(&list) != nil || len(list) == 0 {
+	var list []map[string]json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
 		return nil
 	}
-	for _, e := range list {
-		if e.Old == nil || e.New == nil {
-			return nil
+	out := make(edits, len(list))
+	for i, fields := range list {
+		for name, into := range map[string]*string{"old": &out[i].Old, "new": &out[i].New} {
+			if text := fields[name]; len(fields) != 2 || !bytes.HasPrefix(text, []byte(`"`)) || json.Unmarshal(text, into) != nil {
+				return nil
+			}
 		}
 	}
-	return list
+	return out
 }
 
 // named gives the edits as differences.
 func (l edits) named(name string) []value {
 	out := make([]value, len(l))
 	for i, e := range l {
-		out[i] = value{Name: name + "[" + strconv.Itoa(i) + "]", Bytes: len(*e.Old) + len(*e.New), Diff: differences(*e.Old, *e.New)}
+		out[i] = value{Name: name + "[" + strconv.Itoa(i) + "]", Bytes: len(e.Old) + len(e.New), Diff: differences(e.Old, e.New)}
 	}
 	return out
 }
