@@ -29,7 +29,9 @@ const (
 
 // markers are the words of the lines that are not content, as bare gives them. Some agents
 // know more of them than the grammar has.
-var markers = [...]string{"***begin", "***end", "***add", "***delete", "***update", "***move", "***rename", "***environment"}
+var markers = [...]string{
+	"***beginpatch", "***endpatch", "***endoffile", "***addfile:", "***deletefile:", "***updatefile:", "***moveto:", "***renamefile:", "***environmentid:",
+}
 
 // bare is a line in lower case without white space, controls and invisible characters.
 func bare(line string) string {

@@ -19,7 +19,7 @@ var honestPatches = [][]string{
 	{"*** Begin Patch", "*** Add File: a.txt", "+one", "+", "+\ttwo", "*** End Patch"},
 	{"*** Begin Patch", "*** Update File: b.txt", "@@", "-old", "+new", " same", "", "@@ func f() {", " \tx := 1", "+\ty := 2", "*** End of File", "*** End Patch"},
 	{"*** Begin Patch", "*** Update File: b.txt", "*** Move to: c.txt", "@@ class A", "-old", "+new", "*** Delete File: d.txt", "*** Add File: src/e.md", "+***", "+*** Settings ***", "*** End Patch"},
-	{"*** Begin Patch", "*** Update File: f.rb", " def a", "-  @@count = 1", "+  @@count = 2", "   @@count", " *** bold ***", " end", "*** Update File: g.txt", "@@", "+appended", "*** End Patch"},
+	{"*** Begin Patch", "*** Update File: f.rb", " def a", "-  @@count = 1", "+  @@count = 2", "   @@count", " *** bold ***", " *** Additional notes ***", " ***Update**: x", " end", "*** Update File: g.txt", "@@", "+appended", "*** End Patch"},
 }
 
 // blanks are characters that some agent removes from the begin or the end of a line.
