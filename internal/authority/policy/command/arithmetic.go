@@ -49,6 +49,11 @@ func (s *scripter) number(x syntax.ArithmExpr) {
 	bad := ""
 	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
+		case *syntax.BinaryArithm:
+			if n.Op == syntax.Assgn && plainName(n.X) { // its old value is not evaluated
+				s.number(n.Y)
+				return false
+			}
 		case *syntax.CmdSubst:
 			bad = "$(…)"
 		case *syntax.ParamExp:
@@ -73,6 +78,11 @@ func (s *scripter) number(x syntax.ArithmExpr) {
 	if bad != "" {
 		s.unknown("arithmetic with " + bad + " may start commands; use only variables that the script gives numbers to, or expr and [ … ], which do not evaluate what a variable holds")
 	}
+}
+
+func plainName(x syntax.ArithmExpr) bool {
+	w, ok := x.(*syntax.Word)
+	return ok && functionName.MatchString(w.Lit())
 }
 
 func paramName(p *syntax.ParamExp) string {

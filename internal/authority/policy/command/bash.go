@@ -7,6 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -89,7 +90,7 @@ func (s *scripter) compared(x syntax.TestExpr) {
 func (s *scripter) declaration(c *syntax.DeclClause) {
 	builtin, exported := c.Variant.Value, c.Variant.Value == "export"
 	s.deriver.argv = []string{builtin}
-	assoc := false
+	assoc, unchanged := false, true
 	for _, a := range c.Args {
 		s.assigned(a)
 		if !a.Naked || a.Value == nil {
@@ -105,9 +106,10 @@ func (s *scripter) declaration(c *syntax.DeclClause) {
 		}
 		exported = exported || strings.Contains(flags, "x") && flags[0] == '-'
 		assoc = assoc || strings.Contains(flags, "A")
+		unchanged = unchanged && flags[0] == '-' && strings.Trim(flags[1:], "gxr") == ""
 	}
 	for _, a := range c.Args {
-		if why := s.declared(builtin, a, exported); why != "" {
+		if why := s.declared(builtin, a, exported, unchanged); why != "" {
 			s.unknown(why)
 		} else if assoc && a.Name != nil && s.nested == 0 {
 			s.vars.makeAssociative(a)
@@ -118,12 +120,12 @@ func (s *scripter) declaration(c *syntax.DeclClause) {
 // declareFlags are the flags that neither evaluate a value nor make a reference.
 var declareFlags = map[string]string{"declare": "aAgrxlupfF", "typeset": "aAgrxlupfF", "local": "aArxlup", "export": "pn", "readonly": "aAp"}
 
-// declared judges one argument of declare and its like.
-func (s *scripter) declared(builtin string, a *syntax.Assign, exported bool) string {
+// declared judges one argument of declare and its like. plain: no attribute changes the value.
+func (s *scripter) declared(builtin string, a *syntax.Assign, exported, plain bool) string {
 	if a.Name != nil {
 		value := s.value(a)
 		why := s.set(a.Name.Value, value, exported)
-		if why == "" && s.nested == 0 && a.Index == nil && a.Array == nil && !a.Append && !a.Naked {
+		if why == "" && plain && builtin != "local" && s.nested == 0 && a.Index == nil && a.Array == nil && !a.Append && !a.Naked {
 			s.vars.constant(a.Name.Value, a.Value)
 		}
 		return why
@@ -189,7 +191,7 @@ func (s *scripter) runs(kind builtin, argv []string) string {
 	case kind == trapping && (args[0] == "" || args[0] == "-" || args[0] == "-l" || args[0] == "-p"):
 		return ""
 	case kind == trapping:
-		return s.within(name, args[0], true)
+		return s.trap(args)
 	}
 	for _, w := range args {
 		if nonLiteral(w) {
@@ -197,6 +199,26 @@ func (s *scripter) runs(kind builtin, argv []string) string {
 		}
 	}
 	return s.within(name, strings.Join(args, " "), false)
+}
+
+// trap derives a text that the shell runs on signals and at other moments. From one that goes
+// to another folder, all later commands may start elsewhere, unless it runs at the end alone.
+func (s *scripter) trap(args []string) string {
+	was := s.dir
+	if why := s.within("trap", args[0], true); why != "" {
+		return why
+	}
+	atEnd := len(args) > 1
+	for _, w := range args[1:] {
+		atEnd = atEnd && (strings.EqualFold(w, "EXIT") || w == "0")
+	}
+	if parsed, err := parse(args[0], s.lang); err == nil && moves(parsed.Stmts) && !atEnd {
+		return "what trap runs may change the folder of every command; only a trap on EXIT may"
+	}
+	if atEnd {
+		s.dir = was
+	}
+	return ""
 }
 
 // shell is the name of the shell that reads the script.
@@ -215,13 +237,14 @@ func (s *scripter) within(name, text string, later bool) string {
 	if s.depth > maxDepth {
 		return "commands are nested too deeply"
 	}
-	sub := &scripter{deriver: s.deriver, lang: s.lang, funcs: maps.Clone(s.funcs), nested: 1}
+	sub := &scripter{deriver: s.deriver, lang: s.lang, funcs: maps.Clone(s.funcs), nested: 1, part: true}
+	var err *fault.Error
 	was := s.dir
 	if later {
 		s.dir = ""
 	}
 	s.depth++
-	_, err := sub.script(text)
+	sub.again(func() { _, err = sub.script(text) })
 	s.depth--
 	s.dir = was
 	switch {
@@ -236,8 +259,9 @@ func (s *scripter) within(name, text string, later bool) string {
 }
 
 // shellOptions are the options that shopt may set. None changes how bash reads a script
-// that is accepted here: the patterns that extglob adds are refused.
-var shellOptions = words("nullglob dotglob globstar failglob nocaseglob nocasematch globasciiranges inherit_errexit lithist cmdhist checkwinsize huponexit extglob")
+// that is accepted here: the patterns that extglob adds are refused. With nocaseglob a glob's
+// letters are not certain, and with failglob it is not certain which commands run.
+var shellOptions = words("nullglob dotglob globstar nocasematch globasciiranges inherit_errexit lithist cmdhist checkwinsize huponexit extglob")
 
 // ofBashBuiltin returns why a builtin of bash is refused, or "".
 func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
@@ -247,6 +271,12 @@ func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
 		for _, w := range args {
 			if !shellOptions[w] && w != "-s" && w != "-u" && w != "-q" && w != "-p" {
 				return "shopt takes only options here that do not change how commands are read: " + strings.Join(slices.Sorted(maps.Keys(shellOptions)), ", ")
+			}
+		}
+	case aliasing:
+		for _, w := range args {
+			if s.env.Foreign && (nonLiteral(w) || strings.Contains(w, "=")) {
+				return "the agent's shell may expand the alias " + strings.TrimSuffix(begins(w), "=") + "; write the command itself"
 			}
 		}
 	case listing:

@@ -40,13 +40,13 @@ func TestBashScript(t *testing.T) {
 		{"unset -f g; unset GIT_DIR", ""}, {"unset PATH", "?"}, {"unset \"$x\"", "?"}, {"declare -n r=PATH", "?"}, {"declare -i n='a[$(rm)]'", "?"}, {"typeset -r n=1", ""}, {"export -f ls", "?"},
 		{"declare \"$x\"", "?"}, {"declare \"n=$x\"", ""}, {"export \"PATH=$x\"", "?"}, {"export N=\"$x\" M", ""}, {"declare -x LD_PRELOAD=x", "?"}, {"LD_PRELOAD=x; ls", "?; ls"}, {"CLASSPATH=x; ls", "ls"}, {"CLASSPATH=x ls", "?; ls"},
 		{"builtin cd d; ls", "ls @"}, {"builtin eval ls", "ls"}, {"builtin rm", "?"}, {"enable -n ls", "?"}, {"complete -C rm a", "?"},
-		{"eval 'f() { rm; }'; f", "?; rm; f"}, {"eval 'cd d'; ls", "ls @"}, {"trap 'rm x' EXIT; ls", "rm x @; ls"}, {"trap 'cd d' DEBUG; ls", "ls @"}, {"trap - EXIT; trap '' INT", ""},
+		{"eval 'f() { rm; }'; f", "?; rm; f"}, {"eval 'cd d'; ls", "ls @"}, {"trap 'rm x' EXIT; ls", "rm x @; ls"}, {"trap 'cd d' DEBUG; ls", "?; ls @"}, {"trap 'cd d && rm x' EXIT; ls", "rm x @; ls"}, {"trap - EXIT; trap '' INT", ""},
 		{"exec ls > out", "w:/ws/out; ls"}, {"exec 3> out", "w:/ws/out"}, {"source ./x; ls", "bash ./x; ls @"},
 		{"NODE_ENV=test npm test", "npm test"}, {"GIT_PAGER=cat git log", "cat; git log"}, {"GIT_PAGER='rm x' git log", "rm x; git log"}, {"GIT_PAGER=$x git log", "?; git log"}, {"CC=$(which cc) ./c", "which cc; cc; ./c"}, {"which() { echo rm; }; CC=$(which cc) ./c", "?; ./c"}, {"CC=$(which -a cc) ./c", "which -a cc; ?; ./c"},
 		{"LC_ALL=C A=$x ls", "ls"}, {"NODE_OPTIONS=x node", "?; node"}, {"GIT_SSH_COMMAND=rm git fetch", "?; git fetch"}, {"MY_PLUGIN_PATH=x ls", "?; ls"},
 		{"D=src; find $D -name x", "find src -name x"}, {"D=src; find \"$D/a\" -delete", "find src/a -delete; d:/ws/src/a"}, {"D=src; D=b; find $D", "find $*; ?"}, {"if a; then D=src; fi; find \"$D\"", "a; find $; ?"},
 		{"D='a b'; ls $D", "ls $*"}, {"IFS=,; D=a; ls $D", "ls $*"}, {"read D; ls \"$D\"", "ls $"}, {"ls $(( RANDOM % 5 ))", "ls $"}, {"IFS=1; ls $(( RANDOM % 5 ))", "ls $*"}, {"tar czf b-$(date +%Y%m%d).tgz d", "date +%Y%m%d; tar czf $ d"}, {"tar czf $(date +%F).tgz d", "date +%F; tar czf $ d"},
-		{"tar czf b-$(date +%Y\\ -I).tgz d", "date +%Y -I; tar czf $* d; ?"}, {"date() { echo a -I rm; }; tar czf b-$(date +%F).tgz d", "?; tar czf $* d"}, {"PATH=$PATH:./b; tar czf b-$(date +%F).tgz d", "date +%F; tar czf $* d; ?"},
+		{"tar czf b-$(date +%Y\\ -I).tgz d", "date +%Y -I; tar czf $* d; ?"}, {"date() { echo a -I rm; }; tar czf b-$(date +%F).tgz d", "?; tar czf $* d"}, {"PATH=$PATH:./b; tar czf b-$(date +%F).tgz d", "date +%F; ?"},
 		{"find . -size +`expr 10 \\* 2` -print", "expr 10 * 2; find . -size $ -print"}, {"find . `expr 10 \\* 2` -print", "expr 10 * 2; find . $* -print; ?"}, {"find . -size +`expr $x \\* 2`", "expr $* * 2; find . -size $*; ?"},
 		{"for d in /home/*/; do find \"$d\" -name bin; done", "find $ -name bin"}, {"for d in /home/*/; do find $d -name bin; done", "find $* -name bin; ?"}, {"for d in *; do find \"$d\"; done", "find $; ?"}, {"for d in ./a \"$x\"; do find \"$d\"; done", "find $; ?"},
 		{"for d in /a; do read d; find \"$d\"; done", "find $; ?"}, {"for d in /a; do :; done; find \"$d\"", "find $; ?"}, {"f() { find \"$d\"; }; for d in /a; do f; done", "find $; ?"}, {"for d in /a; do eval 'd=-delete'; find \"$d\"; done", "find $ @; ?"}, {"for d do find \"$d\"; done", "find $; ?"},
@@ -68,12 +68,49 @@ func TestBashScript(t *testing.T) {
 	}
 }
 
+// A variable is literal only where its value is certain, and unquoted only where no option
+// of bash can make more of it.
+func TestOnlyCertainVariablesAreLiteral(t *testing.T) {
+	const unknown = "find . $* touch x ;; ?"
+	for src, want := range map[string]string{
+		"X=-a\n": "find . -a touch x ;", "declare X=-a\n": "find . -a touch x ;", "export X=-a\n": "find . -a touch x ;", "declare -xr X=-a\n": "find . -a touch x ;", "X=-a; : $((1 + 1))\n": "find . -a touch x ;", "set -u; X=-a\n": "find . -a touch x ;",
+		"declare -l X=-A\n": unknown, "declare -u X=-a\n": unknown, "declare -xl X=-A\n": unknown, "declare -a X=-a\n": unknown, "typeset -u X=-a\n": unknown, "local X=-a\n": unknown, "local -l X=-A\n": unknown, "declare -l X; X=-A\n": unknown,
+		"X='@(-exec)'\n": unknown, "X='a b'\n": unknown, "X='*'\n": unknown, "X='{a,b}'\n": unknown, "X='~'\n": unknown, "X='!a'\n": unknown, "X='a#'\n": unknown, "X=ä\n": unknown,
+		"A=$((1/0)) X=-a\n": unknown, ": $((1/0)); X=-a\n": unknown, ": ${a[-1]}; X=-a\n": unknown, "readonly R=1; R=2; X=-a\n": unknown, "a[-5]=1; X=-a\n": unknown, "f() { : $((1/0)); }; f; X=-a\n": unknown, ": ${Z:=$R}; X=-a\n": unknown,
+		"export X=-a > /tmp/x\n": "w:/tmp/x; " + unknown, "X=-a >/tmp/x\n": "w:/tmp/x; " + unknown,
+	} {
+		script, err := command.Script(strings.ReplaceAll(src, "\\n", "\n")+"find . $X touch x ';'", free, "/ws", []string{"x"})
+		if got := show(script.Actions); err != nil || sorted(got) != sorted(want) {
+			t.Errorf("%q gives %s, want %s, %v", src, got, want, err)
+		}
+	}
+}
+
+// A function, a folder and a number count only where what makes them certainly ran.
+func TestOnlyCertainStateCounts(t *testing.T) {
+	for src, want := range map[string]string{
+		": $((1/0)); tool() { :; }\ntool x": "tool x", "tool() { :; }; : $((1/0))\ntool x": "", ": $((1/0)); cd d || exit\nls": "ls @", "cd d || exit; : $((1/0))\nls": "ls @/ws/d",
+		"cd d || exit $((1/0))\nls": "ls @", "{ cd d || exit; } > /tmp/x\nls": "w:/tmp/x; ls @", "cd d 2>/dev/null || exit 1\nls": "ls @/ws/d",
+		"z='a[$(rm)]'; eval 'false && z=1; ((z))'": "?", "bash -c 'false && z=1; ((z))'": "bash -c false && z=1; ((z)); ?", "bash -c 'z=1; ((z))'": "bash -c z=1; ((z))", "bash -c 'for z in 1 2; do ls $((z)); done'": "bash -c for z in 1 2; do ls $((z)); done; ls $*",
+		"bash -c 'for ((z = 0; z < 3; z++)); do ls; done'": "bash -c for ((z = 0; z < 3; z++)); do ls; done; ls",
+		"builtin set -- -exec; find . $1 a":                "find . $* a; ?", "command set -- -exec; find . $1 a": "find . $* a; ?",
+		"env -u HOME sh -c 'find . \"$HOME/x\"'": "env -u HOME sh -c find . \"$HOME/x\"; sh -c find . \"$HOME/x\"; find . $", "env -u HOME sh -c 'find . \"$HOME\"'": "env -u HOME sh -c find . \"$HOME\"; sh -c find . \"$HOME\"; find . $; ?", "find \"$HOME-exec\"": "find $; ?", "find \"$HOME/x\"": "find $",
+		"RANDOM='a[$(rm)]'": "?", "RANDOM=42; SECONDS=0": "", "read SECONDS": "?", "printf -v RANDOM %s \"$x\"": "?", "export RANDOM=$x": "?", "for RANDOM in $x; do :; done": "?",
+		"shopt -s nocaseglob": "?", "shopt -s failglob": "?",
+	} {
+		script, err := command.Script(src, free, "/ws", []string{"x"})
+		if got := show(script.Actions); err != nil || sorted(got) != sorted(want) {
+			t.Errorf("%q gives %s, want %s, %v", src, got, want, err)
+		}
+	}
+}
+
 // Nothing is certain about the variables of an environment that is not Remit's own.
 func TestVariablesOfAnotherEnvironment(t *testing.T) {
 	foreign := free
 	foreign.Foreign = true
 	for src, want := range map[string]string{
-		`find $x . "$1" $@`: "find $* . $ $*; ?", `find "$HOME/x" -name y`: "find $ -name y", "D=src; find $D": "find src", "CLASSPATH=x; ls": "?; ls", "A=1; ls": "ls",
+		"alias ls='rm x'": "?", "unalias ls; alias": "", `find $x . "$1" $@`: "find $* . $ $*; ?", `find "$HOME/x" -name y`: "find $ -name y", "D=src; find $D": "find src", "CLASSPATH=x; ls": "?; ls", "A=1; ls": "ls",
 	} {
 		script, err := command.Script(src, foreign, "/ws", nil)
 		if got := show(script.Actions); err != nil || sorted(got) != sorted(want) {
@@ -100,6 +137,24 @@ func TestAddedFoldersOfPATH(t *testing.T) {
 	a.Exe = trusted[0] + "/tsc"
 	if !bare.Match(&a, trusted) || place.Match(&a, trusted) {
 		t.Error("found on the trusted PATH, it must be allowed by its name alone")
+	}
+}
+
+// A program that looks for others in PATH is undetermined where a folder was added that calls
+// can write, and so is what runs again behind the addition.
+func TestProgramsThatSearchPATH(t *testing.T) {
+	for src, want := range map[string]string{
+		"PATH=$PATH:./bin git foo": "?", "export PATH=$PATH:./bin; git status": "?", "env PATH=$PATH:./bin git foo": "env $* git foo; ?", "f() { git foo; }; PATH=$PATH:./bin; f": "?", "for i in 1 2; do git foo; PATH=$PATH:./bin; done": "?", "PATH=$PATH:/tmp/b; /usr/bin/git x": "?",
+		"git pull; PATH=$PATH:./bin; tsc": "git pull; tsc", "PATH=$PATH:/usr/local/go/bin git status": "git status", "PATH=$PATH:./bin; sort a | timeout 5 tsc": "sort a; timeout 5 tsc; tsc",
+	} {
+		script, err := command.Script(src, free, "/ws", nil)
+		if got := show(script.Actions); err != nil || sorted(got) != sorted(want) {
+			t.Errorf("%q gives %s, want %s, %v", src, got, want, err)
+		}
+	}
+	script, err := command.Script("f() { mytool; }; PATH=$PATH:./bin; f", free, "/ws", nil)
+	if err != nil || len(script.Actions) != 1 || !slices.Equal(script.Actions[0].Search, []string{"/ws/bin"}) {
+		t.Errorf("a function called behind the change gives %v, %v", script.Actions, err)
 	}
 }
 

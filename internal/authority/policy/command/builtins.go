@@ -31,6 +31,7 @@ const (
 	trapping           // trap: the shell runs its first argument later
 	reading            // mapfile, readarray
 	optioning          // shopt
+	aliasing           // alias: expanded only by a shell that is not Remit's own
 	listing            // jobs, history, hash, dirs, bind: without arguments that do more
 )
 
@@ -64,8 +65,8 @@ var builtins = sync.OnceValue(func() map[string]builtin {
 var ofBash = sync.OnceValue(func() map[string]builtin {
 	m := map[string]builtin{"builtin": prefixing, "shopt": optioning}
 	for names, kind := range map[string]builtin{
-		"alias unalias caller help suspend logout ulimit fg bg disown": harmless, // aliases are not expanded in scripts
-		"pushd popd": moving, "mapfile readarray": reading, "jobs history hash dirs bind": listing,
+		"unalias caller help suspend logout ulimit fg bg disown": harmless,
+		"alias": aliasing, "pushd popd": moving, "mapfile readarray": reading, "jobs history hash dirs bind": listing,
 	} {
 		for n := range words(names) {
 			m[n] = kind
@@ -178,7 +179,7 @@ func (s *scripter) builtin(kind builtin, argv []string) string {
 		return s.prefix(argv[0], args)
 	case executing, sourcing, evaluating, trapping:
 		return s.runs(kind, argv)
-	case reading, optioning, listing:
+	case reading, optioning, aliasing, listing:
 		return s.ofBashBuiltin(kind, argv)
 	}
 	return "the shell's " + argv[0] + " is denied: it can start commands, or change what others mean, out of sight; write the commands themselves"

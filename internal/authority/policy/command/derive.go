@@ -36,6 +36,10 @@ type deriver struct {
 	depth   int
 	argv    []string // the command being looked at
 	actions []tool.Action
+
+	homeless bool  // HOME may be unset
+	repeats  int   // depth within what may run again later: functions, loops and traps
+	repeated []int // the actions of these
 }
 
 func (d *deriver) add(a tool.Action) {
@@ -45,6 +49,9 @@ func (d *deriver) add(a tool.Action) {
 			a.Input = d.input
 		}
 		a.Argv = plainMarkers(a.Argv)
+		if d.repeats > 0 {
+			d.repeated = append(d.repeated, len(d.actions))
+		}
 		d.actions = append(d.actions, a)
 	case len(d.actions) == maxActions:
 		d.actions = append(d.actions, tool.Action{Kind: tool.Command, Unknown: "more commands than a decision can list; split the call"})
@@ -73,28 +80,20 @@ func (d *deriver) command(argv []string) {
 	}
 	outer := *d
 	d.argv = argv
-	defer func() { d.argv, d.dir, d.depth = outer.argv, outer.dir, outer.depth }()
+	defer func() { d.argv, d.dir, d.depth, d.homeless = outer.argv, outer.dir, outer.depth, outer.homeless }()
 	if nonLiteral(argv[0]) {
 		d.unknown("the command's name is not literal; write it out")
 		return
 	}
 	a := tool.Action{Kind: tool.Command, Argv: argv, Dir: d.dir}
-	if !strings.Contains(argv[0], "/") {
-		for _, dir := range d.search {
-			if dir = join(d.dir, dir); dir == "" {
-				d.unknown("PATH holds a relative folder, and the folder that it starts from is not certain; add an absolute one")
-				return
-			}
-			a.Search = append(a.Search, dir)
-		}
+	if a.Unknown = d.searched(&a); a.Unknown != "" {
+		d.add(a)
+		return
 	}
 	d.add(a)
 	d.depth++
 	name := base(argv[0])
-	p := programs()[name]
-	if p == nil {
-		p = variant(name)
-	}
+	p := lookup(name)
 	switch {
 	case p == nil:
 	case d.depth > maxDepth:
@@ -102,6 +101,14 @@ func (d *deriver) command(argv []string) {
 	default:
 		d.starts(p, name, argv[1:])
 	}
+}
+
+// lookup finds what is known of a program; nil for nothing.
+func lookup(name string) *program {
+	if p := programs()[name]; p != nil {
+		return p
+	}
+	return variant(name)
 }
 
 // versioned are programs that are also installed under names with a machine or a version.

@@ -131,6 +131,8 @@ func (s *scripter) settable(name string) string { return s.settableTo(name, NonL
 func (s *scripter) settableTo(name, value string) string {
 	s.keeps(name, value)
 	switch {
+	case evaluated[name] && !wholeNumber.MatchString(value):
+		return "the shell evaluates what the variable " + name + " is set to, which may start commands; give it a literal number"
 	case !functionName.MatchString(name):
 		return "a variable's name is not literal or not a name"
 	case swayOf(name)&ofItself != 0, special(name, s.env) && (!s.clean || SetsItself(name) || s.vars.given[name]):
@@ -153,12 +155,15 @@ func (d *deriver) assignable(name, value string) string {
 	return Assignable(name, d.env)
 }
 
+// evaluated are variables of the shell's own whose new value is an arithmetic expression.
+var evaluated = words("RANDOM SRANDOM SECONDS LINENO HISTCMD OPTIND BASHPID EPOCHSECONDS EPOCHREALTIME")
+
 // set gives why a script must not set a variable to a value, or "".
 func (s *scripter) set(name, value string, exported bool) string {
 	switch {
 	case name == "IFS" && !exported && s.bash():
 		return "" // a non-literal part counts as any words in any case
-	case exported, name == "PATH", commands[name]:
+	case (exported || name == "PATH" || commands[name]) && !evaluated[name]:
 		return s.assignable(name, value)
 	}
 	return s.settableTo(name, value)
@@ -204,49 +209,5 @@ func (s *scripter) found(w *syntax.Word) string {
 	if len(argv) == 2 && argv[0] == "which" && functionName.MatchString(argv[1]) {
 		return argv[1]
 	}
-	return ""
-}
-
-// oldPath stands for $PATH in what pathValue gives.
-const oldPath = "\x00PATH"
-
-// pathValue reads $PATH:DIR:…, with or without quotes.
-func pathValue(w *syntax.Word) string {
-	parts := w.Parts
-	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(parts) == 1 {
-		parts = q.Parts
-	}
-	var b strings.Builder
-	for i, part := range parts {
-		switch part := part.(type) {
-		case *syntax.ParamExp:
-			if !simple(part) || part.Param.Value != "PATH" || i > 0 {
-				return NonLiteral
-			}
-			b.WriteString(oldPath)
-		default:
-			text, there := readWord(&syntax.Word{Parts: []syntax.WordPart{part}}, nil)
-			if nonLiteral(text) || !there {
-				return NonLiteral
-			}
-			b.WriteString(text)
-		}
-	}
-	return b.String()
-}
-
-// path gives why PATH must not be set to a value, or "". Folders may be added at
-// the end. Programs found before are still found first, and programs in the added
-// folders are judged by their path.
-func (d *deriver) path(value string) string {
-	dirs, ok := strings.CutPrefix(value, oldPath+":")
-	list := strings.Split(dirs, ":")
-	switch {
-	case value == "", !ok, nonLiteral(dirs), slices.ContainsFunc(list, func(dir string) bool { return dir == "" || dir[0] == '~' }):
-		return "the variable PATH can change which commands are found; only literal folders may be added behind it: PATH=$PATH:DIR"
-	case d.search != nil && !slices.Equal(d.search, list):
-		return "PATH is changed twice; add all folders at once: PATH=$PATH:DIR:DIR"
-	}
-	d.search = list
 	return ""
 }

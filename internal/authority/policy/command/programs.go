@@ -126,7 +126,8 @@ func (p *program) scan(args []string, assign func(name, value string) string) (r
 		return nil, nil, r.problem
 	}
 	if p.assigns && len(r.rest) > 0 && r.rest[0] == "-" {
-		r.rest = r.rest[1:] // env's other spelling of -i
+		r.add("-i", "") // env's other spelling
+		r.rest = r.rest[1:]
 	}
 	for p.assigns && len(r.rest) > 0 && !isMany(r.rest[0]) {
 		name, value, ok := strings.Cut(begins(r.rest[0]), "=")

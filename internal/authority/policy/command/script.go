@@ -44,13 +44,14 @@ func Script(src string, env tool.Env, dir string, given []string) (Reading, erro
 		return Reading{}, ferr
 	}
 	again := newScripter(env, dir, given)
+	again.joined = first.joined
 	reprint, ferr := again.script(text)
 	if ferr != nil || reprint != text || !slices.EqualFunc(first.actions, again.actions, same) {
 		return Reading{}, fault.New(fault.ArgsInvalid, "the script can be read in two ways").
 			WithHint("write it in simpler shell, or as several calls")
 	}
 	posix := newScripter(env, dir, given)
-	posix.lang = syntax.LangPOSIX
+	posix.lang, posix.joined = syntax.LangPOSIX, first.joined
 	reprint, ferr = posix.script(text)
 	return Reading{Text: text, Actions: first.actions,
 		POSIX: ferr == nil && reprint == text && slices.EqualFunc(first.actions, posix.actions, same)}, nil
@@ -64,17 +65,20 @@ func same(a, b tool.Action) bool {
 // scripter derives a script's actions.
 type scripter struct {
 	*deriver
-	lang   syntax.LangVariant // LangBash or LangPOSIX
-	given  []string
-	clean  bool            // the environment holds no more than given
-	funcs  map[string]bool // functions that are certainly defined by now
-	vars   *variables
-	moves  bool // there is a cd somewhere
-	nested int  // depth within compound commands
+	lang      syntax.LangVariant // LangBash or LangPOSIX
+	given     []string
+	clean     bool            // the environment holds no more than given
+	outermost bool            // the call's own script: no command set variables for it
+	part      bool            // it is a text that another script's shell runs
+	joined    []bool          // which statements stand on the line of the one before, in the original
+	funcs     map[string]bool // functions that are certainly defined by now
+	vars      *variables
+	moves     bool // there is a cd somewhere
+	nested    int  // depth within compound commands
 }
 
 func newScripter(env tool.Env, dir string, given []string) *scripter {
-	return &scripter{deriver: newDeriver(env, dir), lang: syntax.LangBash, given: given, clean: !env.Foreign, funcs: map[string]bool{}}
+	return &scripter{deriver: newDeriver(env, dir), lang: syntax.LangBash, given: given, clean: !env.Foreign, outermost: true, funcs: map[string]bool{}}
 }
 
 func (s *scripter) bash() bool { return s.lang == syntax.LangBash }
@@ -94,10 +98,19 @@ func (s *scripter) script(src string) (string, *fault.Error) {
 	}
 	s.moves = moves(file.Stmts)
 	s.vars = surveyVariables(file, s.given, s.clean)
+	s.vars.uncertain = s.vars.uncertain || s.part
+	s.vars.homeless, s.vars.own = s.homeless, s.outermost
 	s.keepsAll()
+	if s.joined == nil {
+		s.joined = joinedLines(src, file.Stmts)
+	}
+	if len(s.joined) != len(file.Stmts) {
+		return "", fault.New(fault.ArgsInvalid, "the script can be read in two ways").WithHint("write it in simpler shell, or as several calls")
+	}
 	was := s.dir
-	s.stmts(file.Stmts)
+	s.lines(file.Stmts, s.joined)
 	s.dir = was
+	s.searchAgain()
 	return b.String(), nil
 }
 
@@ -210,6 +223,14 @@ func (s *scripter) stmt(st *syntax.Stmt) {
 	for _, r := range st.Redirs {
 		s.redirect(r)
 	}
+	if len(st.Redirs) > 0 { // where one fails, the statement does not run
+		s.nested++
+		defer func(was string) {
+			if s.nested--; s.dir != was {
+				s.dir = ""
+			}
+		}(s.dir)
+	}
 	if st.Background { // in a shell of its own, so that what it defines ends there
 		s.nested++
 		defer func(was string) { s.dir = was; s.nested-- }(s.dir)
@@ -235,7 +256,7 @@ func (s *scripter) cmd(c syntax.Command) {
 			s.perhaps(slices.Concat(c.Cond, c.Then))
 		}
 	case *syntax.WhileClause:
-		s.perhaps(slices.Concat(c.Cond, c.Do))
+		s.again(func() { s.perhaps(slices.Concat(c.Cond, c.Do)) })
 	case *syntax.ForClause:
 		s.loop(c)
 	case *syntax.CaseClause:
@@ -336,7 +357,7 @@ func cdTarget(from string, argv []string) string {
 // exits reports whether a statement certainly ends the script.
 func exits(st *syntax.Stmt) bool {
 	c, ok := st.Cmd.(*syntax.CallExpr)
-	return ok && !st.Negated && !st.Background && len(st.Redirs) == 0 &&
+	return ok && !st.Negated && !st.Background && len(st.Redirs) == 0 && !new(variables).mayAbort(st) &&
 		(len(c.Args) == 1 || len(c.Args) == 2 && countArgs("exit", []string{marker(c.Args[1])}) == "" && !isMany(marker(c.Args[1]))) &&
 		c.Args[0].Lit() == "exit"
 }
@@ -351,7 +372,9 @@ func (s *scripter) loop(c *syntax.ForClause) {
 			s.unknown(why)
 		}
 	case *syntax.CStyleLoop:
-		s.count(it.Init, it.Cond, it.Post)
+		s.count(it.Init)
+		defer s.vars.settleLoop(c)()
+		s.count(it.Cond, it.Post)
 	}
 	if c.Select {
 		s.unknown("select waits for a person; use for")
@@ -360,7 +383,15 @@ func (s *scripter) loop(c *syntax.ForClause) {
 		s.vars.prefixes[it.Name.Value] = begins(common(s.argv(it.Items)))
 		defer delete(s.vars.prefixes, it.Name.Value)
 	}
-	s.perhaps(c.Do)
+	defer s.vars.settleLoop(c)()
+	s.again(func() { s.perhaps(c.Do) })
+}
+
+// again derives what may run several times: a later change of PATH holds for it too.
+func (s *scripter) again(derive func()) {
+	s.repeats++
+	derive()
+	s.repeats--
 }
 
 var functionName = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -390,7 +421,7 @@ func (s *scripter) function(c *syntax.FuncDecl) {
 	}
 	s.funcs[name] = true
 	s.nested++
-	s.stmt(c.Body)
+	s.again(func() { s.stmt(c.Body) })
 	s.nested--
 	s.dir = was
 	s.funcs[name] = had || s.nested == 0

@@ -23,6 +23,7 @@ func runEnv(d *deriver, o *parsed, rest []string) {
 		for _, name := range slices.Sorted(maps.Keys(d.env.Values)) {
 			d.keeps(name, NonLiteral)
 		}
+		d.homeless = true
 	}
 	switch {
 	case o.has("C") && o.has("chdir"):

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"maps"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -24,13 +25,16 @@ type variables struct {
 	clean     bool              // nothing else is in the environment: a variable that nothing sets is empty
 	arguments bool              // the script may have arguments ($1, …): it sets them, or has functions
 	splits    bool              // the script sets IFS
+	settled   map[string]bool   // those that certainly got one of the script's values by now
+	homeless  bool              // HOME may be unset
+	own       bool              // no command could set a variable in its environment
 	uncertain bool              // text that is not here may set any
 	at        uint              // where the survey is
 }
 
 // surveyVariables reads what a script does with variables.
 func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
-	v := &variables{sets: map[string]int{}, assigned: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, prefixes: map[string]string{}, functions: map[string]bool{}, given: map[string]bool{}, clean: clean}
+	v := &variables{sets: map[string]int{}, assigned: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, settled: map[string]bool{}, prefixes: map[string]string{}, functions: map[string]bool{}, given: map[string]bool{}, clean: clean}
 	for _, name := range given {
 		v.given[name] = true
 	}
@@ -130,6 +134,7 @@ func (v *variables) named(c *syntax.CallExpr) {
 		for _, w := range c.Args[1:] {
 			name, _, _ := strings.Cut(declared(w), "=")
 			v.set(name, false)
+			v.arguments = v.arguments || name == "set" // behind command or builtin
 			v.uncertain = v.uncertain || name == "eval" || name == "source" || name == "." || name == "trap"
 		}
 	}
@@ -241,6 +246,7 @@ func (v *variables) plainOutput(c *syntax.CmdSubst) bool {
 
 // constant notes that a variable has certainly been set to a word by now.
 func (v *variables) constant(name string, w *syntax.Word) {
+	v.settled[name] = true
 	if v.sets[name] != 1 || SetsItself(name) {
 		return
 	}
@@ -253,6 +259,10 @@ func (v *variables) constant(name string, w *syntax.Word) {
 	}
 }
 
+// inert is a text of characters that no option of a shell gives a meaning behind an
+// expansion: nothing splits or globs it, nor takes it for a brace or a home folder.
+var inert = regex.Lazy(`^[A-Za-z0-9_./:=,+@%-]+$`)
+
 // counters are variables of the shell's own that hold numbers.
 var counters = words("RANDOM SECONDS LINENO UID EUID PPID BASHPID")
 
@@ -261,7 +271,23 @@ func (v *variables) numeric(name string) bool {
 	if v.uncertain || v.given[name] {
 		return false
 	}
-	return v.numbers[name] || counters[name] && v.sets[name] == 0
+	return v.numbers[name] && (v.own || v.settled[name]) || counters[name] && v.sets[name] == 0
+}
+
+// settleLoop notes that the variables of a loop have its values within it; undo ends that.
+func (v *variables) settleLoop(c *syntax.ForClause) (undo func()) {
+	was := maps.Clone(v.settled)
+	switch it := c.Loop.(type) {
+	case *syntax.WordIter:
+		v.settled[it.Name.Value] = true
+	case *syntax.CStyleLoop:
+		if a, ok := it.Init.(*syntax.BinaryArithm); ok && a.Op == syntax.Assgn {
+			if w, ok := a.X.(*syntax.Word); ok {
+				v.settled[w.Lit()] = true
+			}
+		}
+	}
+	return func() { v.settled = was }
 }
 
 // associative reports whether an array is certainly an associative one, whose

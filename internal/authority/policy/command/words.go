@@ -61,6 +61,9 @@ func (r *wordReader) word() string {
 	if r.cut > 0 {
 		known = append(known[:r.cut], "")
 	}
+	if r.home != "" && len(known) == 2 && known[1] != "" && known[1][0] != '/' {
+		r.home, r.vague = "", true // without a folder, it is the text behind it
+	}
 	switch {
 	case r.many && r.home != "" && len(known) == 2 && known[0] == "/":
 		return map[string]string{shapeHome: anyHome, shapeHere: anyHere}[r.home] + known[1]
@@ -129,11 +132,11 @@ func (r *wordReader) part(p syntax.WordPart, first, last bool) {
 	case *syntax.ParamExp:
 		value, known := r.vars.value(p)
 		switch {
-		case known && (value == "" || r.vars.splits || !strings.ContainsAny(value, " \t\n*?[\\~{}")):
+		case known && (value == "" || inert.MatchString(value)):
 			r.text.WriteString(value)
 			r.many = r.many || r.vars.splits && value != ""
 			r.bare.WriteByte('q')
-		case absolute(p):
+		case r.vars.absolute(p):
 			r.folder(p.Param.Value)
 			r.many = true
 		default:
@@ -208,8 +211,8 @@ func ansi(s string) (string, bool) {
 
 // absolute reports whether an expansion is a variable that holds an absolute path:
 // the sandbox and the shell set these, and no script may.
-func absolute(p *syntax.ParamExp) bool {
-	return simple(p) && (p.Param.Value == "HOME" || p.Param.Value == "PWD")
+func (v *variables) absolute(p *syntax.ParamExp) bool {
+	return simple(p) && (p.Param.Value == "PWD" || p.Param.Value == "HOME" && (v == nil || !v.homeless))
 }
 
 // simple reports whether an expansion is $x or ${x}.
@@ -283,7 +286,7 @@ func (r *wordReader) quoted(p syntax.WordPart, last bool) {
 			r.text.WriteString(value)
 			return
 		}
-		if absolute(p) {
+		if r.vars.absolute(p) {
 			r.folder(p.Param.Value)
 		} else {
 			r.text.WriteString(r.vars.prefix(p))
