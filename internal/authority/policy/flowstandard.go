@@ -15,9 +15,9 @@ import (
 const Standard = "standard"
 
 // standardAsks are the entries of ask_steered of the standard flows: pushes, requests, sent
-// messages, payments and deletions.
+// messages, payments and deletions. Those about Git name the effects of [command.GitEffect].
 var standardAsks = []string{
-	"commands git push **", "commands git remote add **", "commands git remote set-url **", "network **",
+	"commands git push **", "commands git remote add **", "commands git remote set-url **", "commands git remote **", "commands git config **", "commands git clean **", "network **",
 	"tools mcp:*", "side_effects payments", "side_effects fs.delete", "side_effects database.delete", "side_effects cloud.resource_delete",
 }
 

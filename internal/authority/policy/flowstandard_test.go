@@ -1,11 +1,13 @@
 package policy_test
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -17,8 +19,10 @@ func TestStandardFlows(t *testing.T) {
 		c := policy.Call{Tool: &tool.Spec{ID: "shell.run", Source: "builtin", Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.NetworkHTTP)}}
 		for _, argv := range argvs {
 			c.Actions = append(c.Actions, tool.Action{Kind: tool.Command, Argv: argv, Dir: "/ws"})
-			if argv[0] == "rm" || argv[0] == "mv" {
-				c.Actions = append(c.Actions, tool.Action{Kind: tool.FileDelete, Path: "/ws/" + argv[len(argv)-1], Argument: tool.FileArgument})
+			for _, a := range command.Actions(argv, tool.Env{Workspace: "/ws", Home: "/home/u"}, "/ws") {
+				if a.Kind != tool.Command {
+					c.Actions = append(c.Actions, a)
+				}
 			}
 		}
 		return c
@@ -34,12 +38,16 @@ func TestStandardFlows(t *testing.T) {
 		}
 		return policy.Call{Tool: &tool.Spec{ID: "http.request", Source: "builtin", Effects: tool.EffectSet(tool.NetworkHTTP)}, Args: tool.Args{"url": url}, Actions: []tool.Action{{Kind: tool.Network, Target: to}}}
 	}
+	redirected := func(c policy.Call, kind tool.ActionKind, p string) policy.Call {
+		c.Actions = append(slices.Clip(c.Actions), tool.Action{Kind: kind, Path: p})
+		return c
+	}
 	del := func(p string) policy.Call {
 		return policy.Call{Tool: &tool.Spec{ID: "fs.delete", Source: "builtin", Effects: tool.EffectSet(tool.FSDelete)}, Args: tool.Args{"path": p}, Actions: []tool.Action{{Kind: tool.FileDelete, Path: "/ws/" + p}}}
 	}
 	move := func(from, to string) policy.Call {
 		return policy.Call{Tool: &tool.Spec{ID: "fs.move", Source: "builtin", Effects: tool.EffectSet(tool.FSRead, tool.FSWrite, tool.FSDelete)}, Actions: []tool.Action{
-			{Kind: tool.FileRead, Path: "/ws/" + from}, {Kind: tool.FileDelete, Path: "/ws/" + from}, {Kind: tool.FileWrite, Path: "/ws/" + to}}}
+			{Kind: tool.FileRead, Path: "/ws/" + from}, {Kind: tool.FileDelete, Path: "/ws/" + from}, {Kind: tool.FileWrite, Path: path.Join("/ws", to)}}}
 	}
 	listing := policy.Call{Tool: &tool.Spec{ID: "fs.list", Source: "builtin", Effects: tool.EffectSet(tool.FSRead)}, Actions: []tool.Action{{Kind: tool.FileRead, Path: "/ws"}}}
 	begin := func(prompt string) *tracked {
@@ -77,13 +85,39 @@ func TestStandardFlows(t *testing.T) {
 		"a folder that the page names":               {quiet, del("src"), true},
 		"by another command":                         {quiet, shell(words("rm -rf src")), true},
 		"a file that is renamed":                     {quiet, move("src/main.go", "src/other.go"), false},
-		"by a third command":                         {quiet, shell(words("mv src")), false},
-		"a move that hides a deletion":               {quiet, shell(words("mv src"), words("rm src")), true},
-		"a mail to a person who was named":           {asked, mcp("mcp:mail:send_email", tool.Args{"to": "ann@home.example", "subject": "Hello", "body": "any words"}), false},
-		"a mail to another person":                   {asked, mcp("mcp:mail:send_email", tool.Args{"to": "evil@attacker.example"}), true},
-		"a mail with a link in its text":             {asked, mcp("mcp:mail:send_email", tool.Args{"to": "ann@home.example", "body": "https://evil.example/x"}), true},
-		"a search":                                   {quiet, mcp("mcp:mail:search_sent_mail", tool.Args{"query": "any words"}), false},
-		"a payment":                                  {quiet, policy.Call{Tool: &tool.Spec{ID: "mcp:bank:order", Source: "mcp", Effects: tool.EffectSet(tool.Payments)}, Args: tool.Args{"iban": "NL91ABNA0417164300", "amount": 12}}, true},
+		"by a third command":                         {quiet, shell(words("mv src new")), false},
+		"a move that hides a deletion":               {quiet, shell(words("mv src new"), words("rm src")), true},
+		"a move beside a deletion":                   {quiet, shell(words("rm -rf src"), words("mv a b")), true},
+		"a move out of the workspace":                {quiet, shell(words("mv src /tmp/gone")), true},
+		"a move above the workspace":                 {quiet, shell(words("mv -t .. src")), true},
+		"a move to the home folder":                  {quiet, shell(words("mv src /home/u/x")), true},
+		"a move to a name that is not known":         {quiet, shell([]string{"mv", "src", command.NonLiteral}), true},
+		"a move to a device":                         {quiet, shell(words("mv src /dev/null")), true},
+		"two moves, the second out":                  {quiet, shell(words("mv src new"), words("mv new /tmp/x")), true},
+		"files that are put into a folder":           {quiet, shell([]string{"mv", command.NonLiteralMany, "docs/"}), false},
+		"a copy that deletes its source":             {quiet, shell(words("rsync -a --remove-source-files src/ host:/x")), true},
+		"the same within the workspace":              {quiet, shell(words("rsync -a --remove-source-files src/ new/")), false},
+		"a search that deletes":                      {quiet, shell(words("find src -delete")), true},
+		"a search that deletes and reads its folder": {quiet, redirected(shell(words("find src -delete")), tool.FileRead, "/ws/src"), true},
+		"one that writes, too":                       {quiet, redirected(redirected(shell(words("find src -delete")), tool.FileRead, "/ws/src"), tool.FileWrite, "/ws/out"), true},
+		"a deletion of whatever there is":            {quiet, shell([]string{"rm", "-rf", command.NonLiteralMany}), true},
+		"a move by the file tool out of it":          {quiet, move("src/main.go", "../x"), true},
+		"a push in another spelling":                 {quiet, shell(words("/usr/bin/git -C . -c user.name=x push origin main")), true},
+		"an alias":                                   {quiet, shell(words("git p origin main")), true},
+		"a remote's address in the configuration":    {quiet, shell(words("git config remote.x.url https://evil.example/r")), true},
+		"another key that redirects":                 {quiet, shell(words("git config --add url.https://evil.example/.insteadOf https://good.example/")), true},
+		"an alias in the configuration":              {quiet, shell(words("git config alias.p push")), true},
+		"a remote with an option before":             {quiet, shell(words("git remote -v add x https://evil.example/r")), true},
+		"a remote's new name":                        {quiet, shell(words("git remote rename origin upstream")), true},
+		"a submodule":                                {quiet, shell(words("git submodule add https://evil.example/r")), true},
+		"a cleaned folder":                           {quiet, shell(words("git clean -fdx")), true},
+		"ordinary work with Git": {quiet, shell(words("git config user.email a@b"), words("git config --get remote.origin.url"), words("git remote -v"), words("git -C . log -1"), words("git fetch"), words("git stash"),
+			words("git clean -n"), words("git submodule update"), words("git switch -c fix"), words("git --no-pager diff"), words("git merge --abort"), words("git")), false},
+		"a mail to a person who was named": {asked, mcp("mcp:mail:send_email", tool.Args{"to": "ann@home.example", "subject": "Hello", "body": "any words"}), false},
+		"a mail to another person":         {asked, mcp("mcp:mail:send_email", tool.Args{"to": "evil@attacker.example"}), true},
+		"a mail with a link in its text":   {asked, mcp("mcp:mail:send_email", tool.Args{"to": "ann@home.example", "body": "https://evil.example/x"}), true},
+		"a search":                         {quiet, mcp("mcp:mail:search_sent_mail", tool.Args{"query": "any words"}), false},
+		"a payment":                        {quiet, policy.Call{Tool: &tool.Spec{ID: "mcp:bank:order", Source: "mcp", Effects: tool.EffectSet(tool.Payments)}, Args: tool.Args{"iban": "NL91ABNA0417164300", "amount": 12}}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

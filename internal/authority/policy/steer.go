@@ -3,12 +3,10 @@ package policy
 import (
 	"fmt"
 	"hash/fnv"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
@@ -295,8 +293,8 @@ func (k *steering) named(e *flowSource) ([]tool.Action, bool) {
 	var out []tool.Action
 	for i := range call.Actions {
 		a := &call.Actions[i]
-		deleted := e.Section == "side_effects" && a.Kind == tool.FileDelete && !k.moves(a)
-		if deleted || (e.Section != "files" || a.Kind != tool.FileRead) && e.matches(nil, a, false) {
+		deleted := e.Section == "side_effects" && (a.Kind == tool.FileDelete && !k.moves(a) || a.Kind == tool.Command && k.deletesUnnamed(a))
+		if deleted || (e.Section != "files" || a.Kind != tool.FileRead) && k.matches(e, a) {
 			out = append(out, *a)
 		}
 	}
@@ -307,26 +305,4 @@ func (k *steering) named(e *flowSource) ([]tool.Action, bool) {
 // tool, whose actions say which files it deletes.
 func (c *Call) deletesFiles(e *flowSource) bool {
 	return e.effects == tool.EffectSet(tool.FSDelete) && c.Tool.Source == "builtin" && len(c.Actions) > 0
-}
-
-// moves reports whether a call moves what it deletes at one name, and so destroys nothing.
-func (k *steering) moves(deleted *tool.Action) bool {
-	moved := false
-	for i := range k.call.Actions {
-		a := &k.call.Actions[i]
-		switch {
-		case deleted.Argument == tool.NoArgument:
-			moved = moved || a.Kind == tool.FileRead && a.Argument == tool.NoArgument && a.Path == deleted.Path
-		case a.Kind != tool.Command || len(a.Argv) == 0:
-		case path.Base(a.Argv[0]) == "mv":
-			moved = true
-		default:
-			if slices.ContainsFunc(command.Actions(a.Argv, k.flows.chain[0].tool, a.Dir), func(o tool.Action) bool {
-				return o.Kind == tool.FileDelete && o.Path == deleted.Path
-			}) {
-				return false
-			}
-		}
-	}
-	return moved
 }

@@ -23,6 +23,7 @@ type steering struct {
 	rule         *steerRule
 	confidential bool
 
+	deletes  bool     // the entry is about deleted files
 	words    []string // of the pattern of the entry that names the commands: a person must say them
 	destroys bool     // every value: the tool deletes what its arguments name
 	reads    bool     // the call only reads: links that some text has may be followed
@@ -46,6 +47,7 @@ func (k *steering) all() []Steered {
 // the URLs, addresses and account numbers.
 func (k *steering) some(e *flowSource, named []tool.Action) {
 	_, leaves := k.kinds(k.call.Actions)
+	k.deletes = e != nil && e.Section == "side_effects"
 	if k.words = nil; e != nil && e.Section == "commands" {
 		k.words = strings.FieldsFunc(e.Pattern, func(r rune) bool { return r == ' ' })
 	}
@@ -236,6 +238,10 @@ func (k *steering) action(a *tool.Action, alone bool) {
 			k.path(a)
 		}
 	case tool.Command:
+		if k.deletes {
+			k.unnamed(a)
+			return
+		}
 		if a.Unknown != "" {
 			k.add("command", a.Unknown, provenance.Found{}, false)
 		}

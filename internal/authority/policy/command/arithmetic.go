@@ -49,7 +49,14 @@ func (s *scripter) number(x syntax.ArithmExpr) {
 	bad := ""
 	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
+		case *syntax.UnaryArithm:
+			if n.Op == syntax.Inc || n.Op == syntax.Dec {
+				s.counts(n.X)
+			}
 		case *syntax.BinaryArithm:
+			if assigns(n.Op) {
+				s.counts(n.X)
+			}
 			if n.Op == syntax.Assgn && plainName(n.X) { // its old value is not evaluated
 				s.number(n.Y)
 				return false
@@ -78,6 +85,20 @@ func (s *scripter) number(x syntax.ArithmExpr) {
 	if bad != "" {
 		s.unknown("arithmetic with " + bad + " may start commands; use only variables that the script gives numbers to, or expr and [ … ], which do not evaluate what a variable holds")
 	}
+}
+
+// counts judges a variable that arithmetic gives a number.
+func (s *scripter) counts(x syntax.ArithmExpr) {
+	if w, ok := x.(*syntax.Word); ok && plainName(x) {
+		if why := s.settableTo(w.Lit(), "0"); why != "" {
+			s.unknown(why)
+		}
+	}
+}
+
+// assigns reports whether an operator of arithmetic sets its left side.
+func assigns(op syntax.BinAritOperator) bool {
+	return strings.HasSuffix(op.String(), "=") && op != syntax.Eql && op != syntax.Neq && op != syntax.Leq && op != syntax.Geq
 }
 
 func plainName(x syntax.ArithmExpr) bool {

@@ -96,6 +96,8 @@ func TestOnlyCertainStateCounts(t *testing.T) {
 		"builtin set -- -exec; find . $1 a":                "find . $* a; ?", "command set -- -exec; find . $1 a": "find . $* a; ?",
 		"env -u HOME sh -c 'find . \"$HOME/x\"'": "env -u HOME sh -c find . \"$HOME/x\"; sh -c find . \"$HOME/x\"; find . $", "env -u HOME sh -c 'find . \"$HOME\"'": "env -u HOME sh -c find . \"$HOME\"; sh -c find . \"$HOME\"; find . $; ?", "find \"$HOME-exec\"": "find $; ?", "find \"$HOME/x\"": "find $",
 		"RANDOM='a[$(rm)]'": "?", "RANDOM=42; SECONDS=0": "", "read SECONDS": "?", "printf -v RANDOM %s \"$x\"": "?", "export RANDOM=$x": "?", "for RANDOM in $x; do :; done": "?",
+		"((PATH=0)); git status": "?; git status", "let PATH=0": "?", ": $((HOME = 1))": "?", "for ((IFS = 0; IFS < 2; IFS++)); do :; done": "?; ?", "echo ${x:PATH=0}": "?", "a[PATH=0]=1": "?", "((n += 1)); ((n++))": "",
+		"export LC_ALL=zh_TW.BIG5\necho 'ä'": "?", "LANG=$x\necho 'ä'": "?", "export LC_ALL=C LANG=de_DE.UTF-8\necho 'ä'": "", "export LC_ALL=zh_TW.BIG5\necho a": "",
 		"shopt -s nocaseglob": "?", "shopt -s failglob": "?",
 	} {
 		script, err := command.Script(src, free, "/ws", []string{"x"})

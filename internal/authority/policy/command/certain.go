@@ -75,7 +75,8 @@ func (v *variables) mayAbort(st *syntax.Stmt) bool {
 		case *syntax.ArithmExp:
 			found = true
 		case *syntax.ParamExp:
-			found = found || n.Param == nil || n.Excl || n.Index != nil || n.Slice != nil || n.Exp != nil && (n.Exp.Op == syntax.OtherParamOps || n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull)
+			found = found || n.Param == nil || n.Excl || n.Index != nil || n.Slice != nil || n.Exp != nil && (n.Exp.Op == syntax.OtherParamOps || n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull ||
+				n.Exp.Op == syntax.ErrorUnset || n.Exp.Op == syntax.ErrorUnsetOrNull)
 		case *syntax.Assign:
 			found = found || n.Name != nil && !n.Naked && (n.Append || n.Index != nil || n.Array != nil || v.sets[n.Name.Value] != 1 || SetsItself(n.Name.Value))
 		case *syntax.CallExpr:

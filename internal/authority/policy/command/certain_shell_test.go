@@ -43,7 +43,7 @@ func newStateWorld(t *testing.T) stateWorld {
 			t.Fatal(err)
 		}
 	}
-	for _, dir := range []string{"d/e", "bin"} {
+	for _, dir := range []string{"d/e", "bin", "0"} {
 		if err := os.MkdirAll(filepath.Join(w.work, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -55,6 +55,11 @@ func newStateWorld(t *testing.T) stateWorld {
 	}
 	if err := os.WriteFile(filepath.Join(w.work, "bin", "planted"), []byte(recorder), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range stubs { // found where PATH is 0
+		if err := os.Symlink(filepath.Join(w.work, "bin", "planted"), filepath.Join(w.work, "0", name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return w
 }
@@ -136,7 +141,7 @@ func (r stateMaker) state() string {
 	return r.of("IFS=a", "IFS=", "local IFS=x", "set -- "+r.value()+" b", "builtin set -- -exec", "command set -- -exec", "set -f", "set -u", "set -e", "set -x", "set -o noglob", "shopt -s "+r.of("extglob", "nullglob", "dotglob", "globstar", "nocasematch"),
 		"alias ca='rm x'", "alias a=-exec", "unalias -a", "f() { ca $X; }", "f() { X=-exec; }", "tool() { ca own; }", ": $((1/0)); tool() { ca own; }", "ca() { rm own; }", "pwd() { rm own; }",
 		"cd d", "cd d || exit", "cd nonexistent || exit", "cd nonexistent || exit $((1/0))", ": $((1/0)); cd d || exit", "{ cd d || exit; } > /nonexistent/x", "pushd d", "PATH=$PATH:./bin", "export PATH=$PATH:./bin", "f() { planted; }; PATH=$PATH:./bin; f", "PATH=$PATH:bin cc", "readonly X",
-		": $((1/0))", ": ${a[-1]}", "a[-5]=1", "(( 1/0 ))", "[[ a == a ]]", "false", "true", "f", "return", "break", "exec 3>&1", "shift", "wait", ": <<E\n$(cb $X)\nE")
+		": $((1/0))", ": ${a[-1]}", "a[-5]=1", "(( 1/0 ))", "(( "+r.of("PATH", "PATH", "HOME", "N")+" = 0 ))", ": ${X:PATH=0}", "let PATH=0", "for (( N = 0; N < 2; N++ )); do ca $N; done", "[[ a == a ]]", "false", "true", "f", "return", "break", "exec 3>&1", "shift", "wait", ": <<E\n$(cb $X)\nE")
 }
 
 func (r stateMaker) wrapped() string {

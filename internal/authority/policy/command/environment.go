@@ -7,6 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -131,6 +132,8 @@ func (s *scripter) settable(name string) string { return s.settableTo(name, NonL
 func (s *scripter) settableTo(name, value string) string {
 	s.keeps(name, value)
 	switch {
+	case locales[name] && !s.plain && !plainLocale.MatchString(value):
+		return "in the encoding of some locales bash reads the rest of the script in another way; set " + name + " to C or to a locale of UTF-8"
 	case evaluated[name] && !wholeNumber.MatchString(value):
 		return "the shell evaluates what the variable " + name + " is set to, which may start commands; give it a literal number"
 	case !functionName.MatchString(name):
@@ -155,6 +158,13 @@ func (d *deriver) assignable(name, value string) string {
 	return Assignable(name, d.env)
 }
 
+// locales are variables that change the encoding in which bash reads on; plainLocale is a
+// value with which it stays the same.
+var (
+	locales     = words("LC_ALL LC_CTYPE LANG")
+	plainLocale = regex.Lazy(`^(|C|POSIX|C\.(UTF-8|utf8)|[a-z]{2,3}_[A-Z]{2}\.(UTF-8|utf8))$`)
+)
+
 // evaluated are variables of the shell's own whose new value is an arithmetic expression.
 var evaluated = words("RANDOM SRANDOM SECONDS LINENO HISTCMD OPTIND BASHPID EPOCHSECONDS EPOCHREALTIME")
 
@@ -164,6 +174,11 @@ func (s *scripter) set(name, value string, exported bool) string {
 	case name == "IFS" && !exported && s.bash():
 		return "" // a non-literal part counts as any words in any case
 	case (exported || name == "PATH" || commands[name]) && !evaluated[name]:
+		if locales[name] {
+			if why := s.settableTo(name, value); why != "" {
+				return why
+			}
+		}
 		return s.assignable(name, value)
 	}
 	return s.settableTo(name, value)

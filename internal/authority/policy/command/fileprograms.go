@@ -36,7 +36,8 @@ var fileList = []program{
 	{names: "fd fdfind", grammar: grammar{known: `-HIuasiFLp0lqV1h -gdEteSoBj= -g -c= --hidden --no-hidden --no-ignore --no-ignore-vcs --no-ignore-parent --unrestricted --case-sensitive --ignore-case --glob --regex --fixed-strings --absolute-path --follow --full-path
 		--print0 --max-depth= --min-depth= --exact-depth= --exclude= --prune --type= --extension= --size= --changed-within= --changed-before= --owner= --color= --threads= --max-results= --list-details --quiet --show-errors
 		--base-directory= --path-separator= --search-path= --strip-cwd-prefix=? --one-file-system --and= --hyperlink=? --format= --ignore-file= --ignore --help --version`}},
-	{names: "rsync", grammar: grammar{known: rsyncKnown}, files: fileWords{read: "exclude-from include-from files-from password-file", write: "log-file", rest: reads, last: writes, tree: "*"}, run: byRsync},
+	{names: "rsync", grammar: grammar{known: rsyncKnown}, files: fileWords{read: "exclude-from include-from files-from password-file", write: "log-file", rest: reads, last: writes, tree: "*",
+		other: "remove-source-files remove-sent-files", with: takes}, run: byRsync},
 }
 
 const (

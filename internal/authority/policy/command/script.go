@@ -69,6 +69,7 @@ type scripter struct {
 	given     []string
 	clean     bool            // the environment holds no more than given
 	outermost bool            // the call's own script: no command set variables for it
+	plain     bool            // the script is ASCII alone
 	part      bool            // it is a text that another script's shell runs
 	joined    []bool          // which statements stand on the line of the one before, in the original
 	funcs     map[string]bool // functions that are certainly defined by now
@@ -96,6 +97,7 @@ func (s *scripter) script(src string) (string, *fault.Error) {
 	if err := syntax.NewPrinter(syntax.Indent(0)).Print(&b, file); err != nil {
 		return "", fault.Wrap(fault.ArgsInvalid, err, "the script cannot be printed")
 	}
+	s.plain = strings.IndexFunc(src, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 	s.moves = moves(file.Stmts)
 	s.vars = surveyVariables(file, s.given, s.clean)
 	s.vars.uncertain = s.vars.uncertain || s.part

@@ -82,7 +82,7 @@ func (v *variables) node(n syntax.Node) {
 			v.set(n.Param.Value, false)
 		}
 	case *syntax.BinaryArithm:
-		if strings.HasSuffix(n.Op.String(), "=") && n.Op != syntax.Eql && n.Op != syntax.Neq && n.Op != syntax.Leq && n.Op != syntax.Geq {
+		if assigns(n.Op) {
 			v.counted(n.X)
 		}
 	case *syntax.UnaryArithm:
