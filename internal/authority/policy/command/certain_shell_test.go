@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func newStateWorld(t *testing.T) stateWorld {
 	return w
 }
 
-// start gives the folders and command lines that a script starts.
+// start gives the folders and command lines that a script starts. No process outlives it.
 func (w stateWorld) start(t *testing.T, argv ...string) (out [][]string) {
 	t.Helper()
 	log := filepath.Join(w.dir, strconv.FormatUint(rand.Uint64(), 36))
@@ -74,7 +75,11 @@ func (w stateWorld) start(t *testing.T, argv ...string) (out [][]string) {
 	c := exec.CommandContext(ctx, w.bash, argv...)
 	c.Dir, c.Env = w.work, []string{"PATH=" + w.bin, "LOG=" + log, "HOME=/nonexistent"}
 	c.Stdout, c.Stderr, c.WaitDelay = &bytes.Buffer{}, &bytes.Buffer{}, time.Second
-	_ = c.Run()
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	_ = c.Run() // how a random script ends says nothing
+	if c.Process != nil {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // with what it left behind
+	}
 	b, _ := os.ReadFile(log)
 	for line := range bytes.SplitSeq(b, []byte("\x01\x00")) {
 		if len(line) > 0 {
