@@ -23,7 +23,7 @@ func TestBashScript(t *testing.T) {
 		{"[[ a =~ $(rm) ]]", "rm"}, {"[[ (a == $(rm)) ]]", "rm"},
 		{"a=(b $(rm) *); ls ${a[1]} \"${a[@]}\"", "rm; ls $* $*"}, {"a[$(rm)]=1", "rm; ?"}, {"a[x]=1", "?"}, {"a=([$x]=1)", "?"}, {"echo ${a[x]}", "?"}, {"echo ${a[$(rm)]}", "?; rm"},
 		{"declare -A m; m[k]=v; echo ${m[k]}", ""}, {"f() { local -A m; m[k]=v; }", "?"}, {"m[k]=v; declare -A m", "?"},
-		{"m[0]=1; declare -A m; m[k]=v", "?"}, {"m=(1); declare -A m; m[k]=v", "?"}, {"declare -A m; unset m; m[k]=v", "?"}, {"declare -A m; f() { local m; m[k]=v; }", "?"}, {"declare -A x; x[k]=v", "?"}, {"declare -A m=([k]=v); m[j]=w", "?"},
+		{"m[0]=1; declare -A m; m[k]=v", "?"}, {"m=(1); declare -A m; m[k]=v", "?"}, {"declare -A m; unset m; m[k]=v", "?"}, {"declare -A m; f() { local m; m[k]=v; }", "?"}, {"declare -A x; x[k]=v", "?"}, {"declare -A m=([k]=v); m[j]=w", "?; ?"},
 		{"bash --posix -c 'alias ls=rm\nls'", "bash --posix -c alias ls=rm\nls; ?; ls"}, {"bash -o posix -c 'alias ls=rm'", "bash -o posix -c alias ls=rm; ?"}, {"bash -o pipefail -c '[[ a ]]'", "bash -o pipefail -c [[ a ]]"}, {"set -o posix", "?"},
 		{"find -files0-from x -exec sed p {} +", "find -files0-from x -exec sed p {} +; sed p $*; ?"},
 		{"for ((i = 0; i < 3; i++)); do ls $i; done", "ls $*"}, {"for ((i = x; i < 3; i++)); do ls; done", "?; ls"}, {"((i = $(rm)))", "?; rm"}, {"let i=1+1", ""}, {"let 'a[$(rm)]=1'", "?"},
@@ -76,10 +76,10 @@ func TestOnlyCertainVariablesAreLiteral(t *testing.T) {
 		"X=-a\n": "find . -a touch x ;", "declare X=-a\n": "find . -a touch x ;", "export X=-a\n": "find . -a touch x ;", "declare -xr X=-a\n": "find . -a touch x ;", "X=-a; : $((1 + 1))\n": "find . -a touch x ;", "set -u; X=-a\n": "find . -a touch x ;",
 		"declare -l X=-A\n": unknown, "declare -u X=-a\n": unknown, "declare -xl X=-A\n": unknown, "declare -a X=-a\n": unknown, "typeset -u X=-a\n": unknown, "local X=-a\n": unknown, "local -l X=-A\n": unknown, "declare -l X; X=-A\n": unknown,
 		"X='@(-exec)'\n": unknown, "X='a b'\n": unknown, "X='*'\n": unknown, "X='{a,b}'\n": unknown, "X='~'\n": unknown, "X='!a'\n": unknown, "X='a#'\n": unknown, "X=ä\n": unknown,
-		"A=$((1/0)) X=-a\n": unknown, ": $((1/0)); X=-a\n": unknown, ": ${a[-1]}; X=-a\n": unknown, "readonly R=1; R=2; X=-a\n": unknown, "a[-5]=1; X=-a\n": unknown, "f() { : $((1/0)); }; f; X=-a\n": unknown, ": ${Z:=$R}; X=-a\n": unknown,
+		"A=$((1/0)) X=-a\n": unknown, "A=$((1/0)) X=-a; ": unknown, ": $((1/0)); X=-a; ": "find . -a touch x ;", ": $((1/0)); X=-a\n": unknown, ": ${a[-1]}; X=-a\n": unknown, "readonly R=1; R=2; X=-a\n": unknown, "a[-5]=1; X=-a\n": unknown, "f() { : $((1/0)); }; f; X=-a\n": unknown, ": ${Z:=$R}; X=-a\n": unknown,
 		"export X=-a > /tmp/x\n": "w:/tmp/x; " + unknown, "X=-a >/tmp/x\n": "w:/tmp/x; " + unknown,
 	} {
-		script, err := command.Script(strings.ReplaceAll(src, "\\n", "\n")+"find . $X touch x ';'", free, "/ws", []string{"x"})
+		script, err := command.Script(src+"find . $X touch x ';'", free, "/ws", []string{"x"})
 		if got := show(script.Actions); err != nil || sorted(got) != sorted(want) {
 			t.Errorf("%q gives %s, want %s, %v", src, got, want, err)
 		}

@@ -29,14 +29,15 @@ func (s *scripter) loseSince(was certainty) {
 	if s.dir != was.dir {
 		s.dir = ""
 	}
-	s.vars.constants, s.vars.assoc, s.vars.settled = was.constants, was.assoc, was.settled
+	s.vars.constants, s.vars.assoc, s.vars.settled = maps.Clone(was.constants), maps.Clone(was.assoc), maps.Clone(was.settled)
 	for name := range s.funcs {
 		s.funcs[name] = was.funcs[name]
 	}
 }
 
 // lines derives the statements of a whole script. joined tells of each statement whether it
-// stands on the line of the one before.
+// stands on the line of the one before. In the canonical print each has a line of its own, so
+// what a statement that may fail sets is not certain behind it in any case.
 func (s *scripter) lines(list []*syntax.Stmt, joined []bool) {
 	var was *certainty // before the first statement of the line that may fail
 	for i, st := range list {
@@ -44,11 +45,15 @@ func (s *scripter) lines(list []*syntax.Stmt, joined []bool) {
 			s.loseSince(*was)
 			was = nil
 		}
-		if was == nil && s.vars.mayAbort(st) {
-			now := s.certainty()
-			was = &now
-		}
+		before := s.certainty()
 		s.stmt(st)
+		if !s.vars.mayAbort(st) {
+			continue
+		}
+		s.loseSince(before)
+		if was == nil {
+			was = &before
+		}
 	}
 	if was != nil {
 		s.loseSince(*was)
