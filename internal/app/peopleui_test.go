@@ -222,3 +222,17 @@ func TestCookiesBehindAProxyAreSecure(t *testing.T) {
 		t.Errorf("a cookie of an unencrypted session is answered with %d", res.StatusCode)
 	}
 }
+
+// TestAnIssuerThatNamesItselfMustDoSo: where the issuer's metadata says that answers name the
+// issuer, one without its name may be another's.
+func TestAnIssuerThatNamesItselfMustDoSo(t *testing.T) {
+	s := newTeam(t)
+	s.idp.Change(map[string]any{"authorization_response_iss_parameter_supported": true})
+	s.idp.SignsIn(map[string]any{"sub": "ann", "groups": []string{"developers"}})
+	for more, want := range map[string]int{"": 401, "&iss=": 401, "&iss=https://other.example": 401, "&iss=" + url.QueryEscape(s.idp.URL): 200} {
+		b := &browser{s: s.service}
+		if res, text := b.do(http.MethodGet, s.away(b, "/ui/sign-in/company")+more, nil); res.StatusCode != want {
+			t.Errorf("with %q: %d %.200s", more, res.StatusCode, text)
+		}
+	}
+}

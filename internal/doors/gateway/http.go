@@ -129,6 +129,11 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
+	if r.Method == http.MethodGet && !who.Until.IsZero() { // a stream ends with the token that opened it
+		ctx, cancel := context.WithDeadline(r.Context(), who.Until)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	if who, status, err = w.readBody(rw, r, who); err != nil {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return

@@ -262,6 +262,8 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 	st := s.open(x)
 	beat := time.NewTicker(s.limits.Heartbeat)
 	defer beat.Stop()
+	check := time.NewTicker(min(s.limits.Heartbeat, grantEvery))
+	defer check.Stop()
 	err := st.send(first)
 	for err == nil {
 		select {
@@ -275,6 +277,11 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 			err = st.send(e)
 		case <-beat.C:
 			err = st.raw(": beat\n\n")
+		case <-check.C:
+			if _, gone := s.o.Gate.Check(x.asked.Context(), x.who); gone != nil { // the turn goes on under its own authority
+				st.end(turnFailed(gone))
+				return
+			}
 		case <-slow:
 			st.end(&agent.Problem{Code: fault.LimitReached.Error(), Message: "the client reads too slowly", Hint: "follow the session's events instead"})
 			return

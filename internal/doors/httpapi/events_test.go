@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -400,5 +401,36 @@ func TestTheRecordIsFollowed(t *testing.T) {
 		if got := strings.Join(ids, " "); got != want || res.Header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("after %q: events %q of type %s, want %q", last, got, res.Header.Get("Content-Type"), want)
 		}
+	}
+}
+
+// TestTheStreamOfATurnEndsWithTheGrant: who may no longer ask gets no more of an answer, though the
+// turn goes on.
+func TestTheStreamOfATurnEndsWithTheGrant(t *testing.T) {
+	w := newWorld()
+	w.caller("bob", "user:bob", "*")
+	goOn := make(chan struct{})
+	w.turn = func(_ context.Context, w *world, id, _ string, on func(agent.Event)) error {
+		on(agent.Event{Type: agent.TextDelta, At: time.Now(), Text: "a"})
+		w.revoke("bob")
+		<-goOn
+		return nil
+	}
+	s := server(t, w)
+	base, _ := serve(t, s)
+	t.Cleanup(func() { close(goOn) }) // before the service ends
+	_, id := agentAndSession(t, s, "bob", base)
+	r := request(within(t), t, "POST", base+"/v1/sessions/"+id+"/messages", `{"content":"Hi"}`)
+	r.Header.Set("Authorization", "Bearer bob")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	if err != nil || !strings.Contains(string(b), fault.GrantRevoked.Error()) {
+		t.Errorf("the stream: %d %s, %v", res.StatusCode, b, err)
 	}
 }

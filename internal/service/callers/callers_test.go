@@ -151,6 +151,22 @@ func TestARevokedGrantIsRefusedAtOnce(t *testing.T) {
 
 // What a token may do is read again after 30 seconds, as the person's own policy may have
 // changed.
+// TestACallerEndsWithItsToken: a grant that stands for an identity provider's token lasts longer
+// than this, but who presented the token is let in no longer.
+func TestACallerEndsWithItsToken(t *testing.T) {
+	s := newService(t)
+	c, _ := s.enter(s.issue("").Text)
+	c.Until, c.Lent = s.now.Add(time.Minute), true
+	now, err := s.gate.Check(t.Context(), c)
+	if err != nil || !now.Until.Equal(c.Until) || !now.Lent || now.Leaf != c.Leaf {
+		t.Errorf("before its end: %+v, %v", now, err)
+	}
+	s.now = c.Until
+	if _, err := s.gate.Check(t.Context(), c); fault.CodeOf(err) != fault.GrantExpired {
+		t.Errorf("at its end: %v", err)
+	}
+}
+
 func TestATokenIsVerifiedAgainAfterAWhile(t *testing.T) {
 	s := newService(t)
 	tok := s.issue("api: {allow: ['*']}\n")

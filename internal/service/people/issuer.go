@@ -64,6 +64,7 @@ type metadata struct {
 	Authorize string `json:"authorization_endpoint"`
 	Token     string `json:"token_endpoint"`
 	Keys      string `json:"jwks_uri"`
+	Named     bool   `json:"authorization_response_iss_parameter_supported"` // answers to sign-ins name the issuer (RFC 9207)
 }
 
 func newIssuer(conf settings.Issuer, now func() time.Time) *issuer {

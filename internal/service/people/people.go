@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -57,6 +59,7 @@ type People struct {
 
 // admitted is a grant that was issued to a person by this process.
 type admitted struct {
+	id    uuid.UUID
 	under [sha256.Size]byte // role, claims and policies that it was issued for
 	token string
 	until time.Time
@@ -118,8 +121,8 @@ func (p *People) person(c claimed) (*ledger.Person, settings.Role, error) {
 		}
 		for _, one := range b.Claims {
 			out.Claims[one.Name] = claimOf(c.claims, one.Name)
-			if one.Name == "email" {
-				out.Claims["email_verified"] = claimOf(c.claims, "email_verified")
+			if flag := verifiedBy(one.Name); flag != "" {
+				out.Claims[flag] = claimOf(c.claims, flag)
 			}
 		}
 	}
@@ -171,7 +174,7 @@ func satisfied(b settings.Binding, have map[string]any) (bool, error) {
 		if !known {
 			return false, fault.New(fault.GrantInvalid, "the roles depend on further claims since this person signed in").WithHint("sign in again")
 		}
-		if c.Name == "email" && have["email_verified"] != true {
+		if flag := verifiedBy(c.Name); flag != "" && have[flag] != true {
 			return false, nil // anybody can write any address
 		}
 		list, ok := value.([]any)
@@ -183,6 +186,15 @@ func satisfied(b settings.Binding, have map[string]any) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// verifiedBy names the claim that says whether an address was verified, for a claim with one: it
+// is beside it, also where the address is named by a JSON pointer. Other claims have "".
+func verifiedBy(name string) string {
+	if name == "email" || strings.HasPrefix(name, "/") && strings.HasSuffix(name, "/email") {
+		return name + "_verified"
+	}
+	return ""
 }
 
 // scalar reports whether a value can be compared with those of a binding.
@@ -283,13 +295,11 @@ func confirmation(claims map[string]any) (string, error) {
 // A person whose role changed loses what was issued under the one before.
 func (p *People) admit(ctx context.Context, c claimed) (string, error) {
 	who, role, err := p.person(c)
-	if err != nil {
-		if fault.CodeOf(err) == fault.Denied {
-			if rerr := p.retire(ctx, c, ""); rerr != nil {
-				return "", rerr
-			}
-		}
+	if err != nil && fault.CodeOf(err) != fault.Denied {
 		return "", err
+	}
+	if rerr := p.current(ctx, c, who, role); rerr != nil || err != nil {
+		return "", cmp.Or(err, rerr)
 	}
 	bound, err := p.Policy(role)
 	if err != nil {
@@ -308,61 +318,108 @@ func (p *People) admit(ctx context.Context, c claimed) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, holder := p.now(), c.holder()
-	renew, err := p.barred(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	if have, ok := p.admitted[holder]; ok && !renew && have.under == under && now.Before(have.until) {
-		return have.token, nil
-	}
-	if err := p.retire(ctx, c, role.Name); err != nil {
-		return "", err
+	if have, ok := p.admitted[holder]; ok && have.under == under && now.Before(have.until) {
+		if stopped, err := p.stopped(ctx, have.id); err != nil || !stopped {
+			return have.token, err
+		}
 	}
 	note := clip.Text(fmt.Sprintf("%s of %s, role %s", cmp.Or(who.Name, redact.Show(who.Subject)), who.Issuer, role.Name), 400)
 	made, err := p.grants.Issue(ctx, grants.Terms{Workspace: p.workspace, Holder: holder, Expires: role.Lasts, Note: note, Parsed: []*policy.Policy{serving, bound}, Person: who})
 	if err != nil {
 		return "", err
 	}
+	if err := p.current(ctx, c, who, role); err != nil { // another process may have seen a newer token meanwhile
+		return "", cmp.Or(p.end(ctx, who, []uuid.UUID{made.Claims.Leaf()}, "a newer token of the person gives another role"), err)
+	}
 	if len(p.admitted) >= maxAdmitted {
 		clear(p.admitted) // the next request of each issues another grant
 	}
-	p.admitted[holder] = admitted{under, made.Text, made.Claims.Expires().Add(-time.Minute)}
+	p.admitted[holder] = admitted{made.Claims.Leaf(), under, made.Text, made.Claims.Expires().Add(-time.Minute)}
 	return made.Text, nil
 }
 
-// barred refuses a person whose last grant was revoked after the issuer's token was made, or
-// is paused: a person's old tokens do not undo what the operator did. renew: a newer token
-// needs another grant.
-func (p *People) barred(ctx context.Context, c claimed) (renew bool, err error) {
-	err = p.roots(ctx, c, func(g store.GrantRecord) (more bool, err error) {
-		switch {
-		case g.Standing == store.Revoked && !c.issued.After(g.Since):
-			return false, fault.New(fault.GrantRevoked, "the grant of this person was revoked at %s", g.Since.UTC().Format(time.RFC3339)).WithHint("sign in again at the issuer")
-		case g.Standing == store.Paused:
-			return false, fault.New(fault.GrantPaused, "the grant of this person is paused").ForOperator("remit grant resume %s", g.ID)
-		}
-		renew = g.Standing == store.Revoked
-		return false, nil
-	})
-	return renew, err
+// current refuses a token that the operator or a newer token has made void. Grants of the person
+// under another role than that of the newest token are revoked.
+func (p *People) current(ctx context.Context, c claimed, who *ledger.Person, role settings.Role) error {
+	revoked, err := p.revoked(ctx, c)
+	if err != nil {
+		return err
+	}
+	torn, err := p.advance(ctx, who, role, revoked)
+	if torn {
+		return cmp.Or(p.retire(ctx, c, who, ""), err)
+	}
+	if err != nil {
+		return err
+	}
+	return p.retire(ctx, c, who, role.Name)
 }
 
-// retire revokes the grants that a person has under other roles, if a newer token says so.
-func (p *People) retire(ctx context.Context, c claimed, role string) error {
+// revoked gives when grants of a person were revoked. A person whose last grant is paused is
+// refused, also after its end.
+func (p *People) revoked(ctx context.Context, c claimed) (at []time.Time, err error) {
+	first := true
+	err = p.roots(ctx, c, func(g store.GrantRecord) (more bool, err error) {
+		switch {
+		case g.Standing == store.Revoked:
+			at = append(at, g.Since)
+		case g.Standing == store.Paused && first:
+			return false, fault.New(fault.GrantPaused, "the grant of this person is paused").ForOperator("remit grant resume %s", g.ID)
+		}
+		first = false
+		return true, nil
+	})
+	return at, err
+}
+
+// stopped reports whether a grant is revoked.
+func (p *People) stopped(ctx context.Context, id uuid.UUID) (bool, error) {
+	_, st, err := p.grants.Open(ctx)
+	if err != nil {
+		return true, err
+	}
+	g, err := st.Grant(ctx, id.String())
+	return g.Standing == store.Revoked, err
+}
+
+// retire revokes the grants that a person has under other roles by tokens that are not newer.
+func (p *People) retire(ctx context.Context, c claimed, who *ledger.Person, role string) error {
+	var void []uuid.UUID
+	var was string
+	err := p.roots(ctx, c, func(g store.GrantRecord) (more bool, err error) {
+		if g.Standing != store.Revoked && g.Person.Role != role && !g.Person.Said.After(c.issued) && p.now().Before(g.Expires) {
+			void, was = append(void, g.ID), g.Person.Role
+		}
+		return true, nil
+	})
+	if err != nil || len(void) == 0 {
+		return err
+	}
+	return p.end(ctx, who, void, "the issuer no longer says what gave the role "+was)
+}
+
+// end revokes grants that a newer token has made void. The time is remembered: when the operator
+// revokes a grant, all tokens from before are void.
+func (p *People) end(ctx context.Context, who *ledger.Person, ids []uuid.UUID, why string) error {
 	auth, _, err := p.grants.Open(ctx)
 	if err != nil {
 		return err
 	}
-	return p.roots(ctx, c, func(g store.GrantRecord) (more bool, err error) {
-		if g.Standing == store.Revoked || g.Person.Role == role || !c.issued.After(g.Person.Said) {
-			return true, nil
-		}
-		why := "the issuer no longer says what gave the role " + g.Person.Role
-		return true, auth.SetStanding(ctx, store.StandingChange{Grant: g.ID, To: store.Revoked, By: "remit", Reason: why, At: p.now()})
+	at := p.now().UTC().Truncate(time.Microsecond)
+	err = p.remember(ctx, who, func(n *newest) error {
+		n.Retired = append(n.Retired, at)
+		n.Retired = n.Retired[max(0, len(n.Retired)-maxRetired):]
+		return nil
 	})
+	for _, id := range ids {
+		if err == nil {
+			err = auth.SetStanding(ctx, store.StandingChange{Grant: id, To: store.Revoked, By: "remit", Reason: why, At: at})
+		}
+	}
+	return err
 }
 
-// roots visits the grants that were issued to a person and could still be used, newest first.
+// roots visits the grants that were issued to a person, newest first.
 func (p *People) roots(ctx context.Context, c claimed, visit func(store.GrantRecord) (more bool, err error)) error {
 	_, st, err := p.grants.Open(ctx)
 	if err != nil {
@@ -375,7 +432,7 @@ func (p *People) roots(ctx context.Context, c claimed, visit func(store.GrantRec
 			return err
 		}
 		for _, g := range list {
-			if f.Before = g.Seq; g.Person == nil || g.Person.Issuer != c.issuer.URL || g.Person.Subject != c.subject || !p.now().Before(g.Expires) {
+			if f.Before = g.Seq; g.Person == nil || g.Person.Issuer != c.issuer.URL || g.Person.Subject != c.subject {
 				continue
 			}
 			if more, err := visit(g); err != nil || !more {

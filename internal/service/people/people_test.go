@@ -25,6 +25,8 @@ const roles = `people:
     - {issuer: company, claims: {groups: [leads, sre], active: true}, role: lead}
     - {issuer: company, claims: {/realm_access/roles: dev}, role: developer}
     - {issuer: company, claims: {"https://company.example/level": gold}, role: lead}
+    - {issuer: company, claims: {/email: chief@company.example}, role: owner}
+    - {issuer: company, claims: {/profile/email: chief@company.example}, role: owner}
 `
 
 func TestClaimsGiveARole(t *testing.T) {
@@ -54,6 +56,13 @@ func TestClaimsGiveARole(t *testing.T) {
 		`{"email": "boss@company.example", "email_verified": "true"}`:   "",
 		`{"email": "boss@company.example", "email_verified": true}`:     "owner",
 		`{"groups": "sre", "active": true, "realm_access": {"x": "y"}}`: "lead",
+
+		`{"email": "chief@company.example"}`:                                                              "",
+		`{"email": "chief@company.example", "email_verified": false}`:                                     "",
+		`{"email": "chief@company.example", "email_verified": true}`:                                      "owner",
+		`{"profile": {"email": "chief@company.example"}}`:                                                 "",
+		`{"profile": {"email": "chief@company.example"}, "email_verified": true}`:                         "",
+		`{"profile": {"email": "chief@company.example", "email_verified": true}, "email": "x@y.example"}`: "owner",
 	} {
 		c := claimed{issuer: conf.People.Issuers[0], subject: "1", claims: map[string]any{}}
 		if err := json.Unmarshal([]byte(claims), &c.claims); err != nil {

@@ -142,12 +142,12 @@ func (p *People) Finish(ctx context.Context, cookie string, query url.Values) (E
 	if err != nil {
 		return Entered{}, err
 	}
-	if from := query.Get("iss"); from != "" && from != i.conf.URL { // RFC 9207
-		return Entered{}, fault.New(fault.GrantForged, "the answer is of another issuer")
-	}
 	known, _, err := i.discover(ctx)
 	if err != nil {
 		return Entered{}, err
+	}
+	if from := query.Get("iss"); from != i.conf.URL && (from != "" || known.Named) { // RFC 9207
+		return Entered{}, fault.New(fault.GrantForged, "the answer is of another issuer")
 	}
 	conf, err := p.client(i, known)
 	if err != nil {

@@ -249,7 +249,9 @@ func approvalsStanding(t *testing.T, open OpenStore) {
 			until = at
 		}
 		root := issue(t, g, func(r *store.GrantRecord) { r.Holder, r.Expires = "user:ann", until })
-		device := issue(t, g, func(r *store.GrantRecord) { r.Holder, r.Parent, r.Device, r.Expires = "user:ann", root.ID, "browser", time.Time{} })
+		device := issue(t, g, func(r *store.GrantRecord) {
+			r.Holder, r.Parent, r.Device, r.Expires = "user:ann", root.ID, "browser", time.Time{}
+		})
 		q := ask(t, a, question(1))
 		if err := stop(root.ID); err != nil {
 			t.Fatal(err)
