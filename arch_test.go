@@ -60,6 +60,7 @@ var mayImport = map[string]string{
 	"service/agents":       "authority/provenance os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
 	"base/garbage":         "runtime/debug",
 	"base/memo":            "",
+	"base/glyph":           "",
 	"base/diff":            "github.com/rogpeppe/go-internal/diff",
 	"base/diff/difftest":   "base/diff pgregory.net/rapid",
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
@@ -98,11 +99,11 @@ var mayImport = map[string]string{
 	"record/ledger":              "base/canon base/fault authority/policy base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid golang.org/x/mod/sumdb",
 	"call/plan":                  "base/commitment base/regex base/document base/canon base/fault base/near base/tool",
 	"call/frozen":                "base/clip base/canon base/fault call/plan base/tool golang.org/x/mod/sumdb",
-	"base/redact":                "base/regex",
+	"base/redact":                "base/glyph base/regex",
 	"record/report":              "base/commitment base/clip base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
 	"tools/infer":                "base/tool",
 	"tools/extension":            "base/regex base/clip base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
-	"base/inspect":               "golang.org/x/text",
+	"base/inspect":               "base/glyph golang.org/x/text",
 	// contracts
 	"record/store": "golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
 	// contract suites, for tests

@@ -8,28 +8,14 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/glyph"
 )
 
-// Invisible reports whether a character shows nothing, or changes how others show:
-// controls but the line's end and the tab, formats (zero width, joiners,
-// bidirectional controls, the block of tags), variation selectors, fillers, private
-// use, and code points that are not characters. A reader does not see them; a model
-// does.
+// Invisible reports whether a reader does not see a character ([glyph.Visible]); a model does.
+// The line's end and the tab are not invisible.
 func Invisible(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return false
-	case r < utf8.RuneSelf:
-		return r < ' ' || r == 0x7F
-	case r >= 0xE0000 && r <= 0xE0FFF: // tags, selectors, and code points reserved for them
-		return true
-	}
-	switch r {
-	case 0x115F, 0x1160, 0x3164, 0xFFA0, 0x2800, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F:
-		return true
-	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp, unicode.Variation_Selector,
-		unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point)
+	return r != '\n' && r != '\t' && !glyph.Visible(r)
 }
 
 // Clean returns a text as a model may read it: without invisible characters, with

@@ -3,8 +3,9 @@ package redact
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/glyph"
 )
 
 // Show makes untrusted text safe to print on one line of a terminal: control
@@ -31,7 +32,7 @@ func show(s string, lines bool) string {
 			b.WriteRune(c)
 		case lines && c == '\r' && strings.HasPrefix(s[i+1:], "\n"):
 			// a line's end of two characters is one line's end
-		case visible(c):
+		case glyph.Plain(c):
 			b.WriteRune(c)
 		default:
 			b.WriteString(escape(c))
@@ -49,18 +50,6 @@ func plain(s string) bool {
 		}
 	}
 	return true
-}
-
-// visible reports whether a character can be seen and moves nothing else.
-// unicode.IsPrint leaves out controls, formats (bidi, zero width), line
-// separators and spaces other than the common one; the fillers of Hangul count
-// as letters but show nothing.
-func visible(c rune) bool {
-	switch c {
-	case 0x115F, 0x1160, 0x3164, 0xFFA0, 0x2800:
-		return false
-	}
-	return unicode.IsPrint(c)
 }
 
 func escape(c rune) string {
