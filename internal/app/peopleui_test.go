@@ -236,3 +236,21 @@ func TestAnIssuerThatNamesItselfMustDoSo(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyTakesTheSignInsAndStreamsOfOthers: behind one address, many sign-ins that begin and many
+// streams of one browser leave those of others.
+func TestNobodyTakesTheSignInsAndStreamsOfOthers(t *testing.T) {
+	s := newTeam(t)
+	for range 100 {
+		(&browser{s: s.service}).do(http.MethodGet, "/ui/sign-in/nobody", nil)
+	}
+	ann, bob := s.signIn("ann", "developers"), s.signIn("bob", "developers")
+	for range 70 {
+		defer func(res *http.Response) { _ = res.Body.Close() }(ann.send(t.Context(), http.MethodGet, "/ui/events", nil))
+	}
+	res := bob.send(t.Context(), http.MethodGet, "/ui/events", nil)
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("the stream of another person has the status %d", res.StatusCode)
+	}
+}

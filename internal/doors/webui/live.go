@@ -18,21 +18,14 @@ import (
 )
 
 const (
-	// maxStreams bounds the open event streams of all browsers; each browser needs one.
-	maxStreams = 64
 	// gatherFor is how long changes are gathered before the browser is told of them.
 	gatherFor = 40 * time.Millisecond
 	maxLine   = 1 << 20 // bytes of an event of the API
 )
 
-// events tells a browser which topics changed. It follows the event stream of the API.
+// events tells a browser which topics changed. It follows the event stream of the API, which bounds
+// the streams of each person.
 func (s *Server) events(x *exchange) {
-	if s.open.Add(1) > maxStreams {
-		s.open.Add(-1)
-		s.fail(x.w, x.r, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many event streams are open"))
-		return
-	}
-	defer s.open.Add(-1)
 	out := &changes{w: x.w, rc: http.NewResponseController(x.w)}
 	header := http.Header{}
 	if id := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("after")); id != "" {

@@ -37,7 +37,8 @@ func (s *Server) attempt(value string, lasts time.Duration) *http.Cookie {
 	return c
 }
 
-// often reports whether an address begins too many sign-ins, and answers it then.
+// often reports whether an address ends too many sign-ins, each a request to the identity provider,
+// and answers it then.
 func (s *Server) often(w http.ResponseWriter, r *http.Request) bool {
 	if s.tries.Take(s.o.Now(), admission.Address(r.RemoteAddr)) {
 		return false
@@ -49,10 +50,8 @@ func (s *Server) often(w http.ResponseWriter, r *http.Request) bool {
 // signInAt leads the browser to an identity provider. It is a link, and no form: a page's
 // forms may be sent to this server alone.
 func (s *Server) signInAt(w http.ResponseWriter, r *http.Request) {
-	if s.o.People == nil || s.often(w, r) {
-		if s.o.People == nil {
-			s.unknown(w, r)
-		}
+	if s.o.People == nil {
+		s.unknown(w, r)
 		return
 	}
 	address, cookie, err := s.o.People.Start(r.Context(), r.PathValue("issuer"), r.URL.Query().Has("again"))

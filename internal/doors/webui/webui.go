@@ -26,7 +26,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -85,7 +84,6 @@ type Server struct {
 	o     Options
 	mux   *http.ServeMux
 	pages map[string]*template.Template
-	open  atomic.Int64     // event streams
 	tries *admission.Rates // of sign-ins at identity providers, by address
 }
 
