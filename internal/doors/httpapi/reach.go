@@ -12,8 +12,8 @@ const (
 	othersWrite = "others.write"
 )
 
-// others is the action that the operation needs for things that the caller does not own. It
-// follows from what the operation does, so that no handler can choose the lesser one.
+// others is the action that the operation needs for things of other people. It follows from the
+// operation's declaration, so no handler can choose the lesser one.
 func (a *asked) others() string {
 	if a.x.op.changes() {
 		return othersWrite

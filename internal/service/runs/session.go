@@ -60,8 +60,8 @@ func (s *Session) Call(ctx context.Context, c runner.Call) (runner.Outcome, erro
 	})
 }
 
-// noContext refuses a call whose client keeps no run. What the client has read in other runs is
-// not known here, so no flow could be decided.
+// noContext refuses a call of a client without a lasting run. The labels of its earlier calls are
+// unknown, so no flow can be decided.
 func noContext() error {
 	return fault.New(fault.FlowRefused, "the policies have flows, and a call in a run of its own has no context to decide them by").
 		WithHint("make the calls in one run: as a plan (POST /v1/runs), in a session, or over MCP")
