@@ -10,8 +10,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// matches reports whether an entry names an action. The entries about Git that standard stands
-// for name what a command does, in any spelling.
+// matches reports whether an entry names an action. The standard entries about Git name an
+// effect, in any spelling of the command.
 func (k *steering) matches(e *flowSource, a *tool.Action) bool {
 	sub, git := strings.CutPrefix(e.Pattern, "git ")
 	if !e.standard || !git || a.Kind != tool.Command || a.Unknown != "" || len(a.Argv) == 0 || path.Base(a.Argv[0]) != "git" {
@@ -81,7 +81,7 @@ func (k *steering) deletesUnnamed(a *tool.Action) bool {
 	return !slices.Contains(movers, path.Base(a.Argv[0])) || !k.lands(k.does(a))
 }
 
-// unnamed adds what a command deletes that is known only when it runs.
+// unnamed adds the deletion of files that are known only at run time.
 func (k *steering) unnamed(a *tool.Action) {
 	k.add("command", path.Base(a.Argv[0])+" of files that are known only when it runs", provenance.Found{}, true)
 }

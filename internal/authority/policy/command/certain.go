@@ -8,10 +8,10 @@ import (
 )
 
 // Bash gives up the rest of a line when an expansion or an assignment fails, and goes on
-// with the next line: in `: $((1/0)); D=src` it never sets D. So what a line sets is
-// certain behind that line only where nothing before it can fail in this way.
+// with the next line: in `: $((1/0)); D=src` it never sets D. So the assignments of a line
+// are certain behind it only if nothing before them can fail in this way.
 
-// certainty is what is certain of the shell's state.
+// certainty is the certain part of the shell's state.
 type certainty struct {
 	dir       string
 	constants map[string]string
@@ -24,7 +24,7 @@ func (s *scripter) certainty() certainty {
 	return certainty{s.dir, maps.Clone(s.vars.constants), maps.Clone(s.vars.assoc), maps.Clone(s.vars.settled), maps.Clone(s.funcs)}
 }
 
-// loseSince removes what became certain after was.
+// loseSince reduces the certain state to was.
 func (s *scripter) loseSince(was certainty) {
 	if s.dir != was.dir {
 		s.dir = ""
@@ -37,7 +37,7 @@ func (s *scripter) loseSince(was certainty) {
 
 // lines derives the statements of a whole script. joined tells of each statement whether it
 // stands on the line of the one before. In the canonical print each has a line of its own, so
-// what a statement that may fail sets is not certain behind it in any case.
+// the assignments of a statement that may fail are never certain behind it.
 func (s *scripter) lines(list []*syntax.Stmt, joined []bool) {
 	var was *certainty // before the first statement of the line that may fail
 	for i, st := range list {

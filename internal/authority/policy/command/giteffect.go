@@ -15,14 +15,14 @@ var gitLocal = words(`add am annotate apply archive bisect blame branch bundle c
 	rebase reflog repack replace rerere reset restore rev-list rev-parse revert rm shortlog show show-branch show-index show-ref sparse-checkout stash status
 	stripspace switch symbolic-ref tag unpack-objects update-index update-ref var verify-commit verify-pack verify-tag version whatchanged worktree write-tree`)
 
-// gitReads are what remote, submodule and config can do without a change of an address.
+// gitReads are subcommands of remote, submodule and config that change no address.
 var gitReads = map[string]map[string]bool{
 	"remote":    words("show get-url prune update"),
 	"submodule": words("status init update summary foreach deinit"),
 	"config":    words("get list get-color get-colorbool"),
 }
 
-// GitEffect returns what a command line of git does beyond this repository's files and
+// GitEffect returns the effect of a git command line beyond this repository's files and
 // history: "push", "remote add", "remote set-url", "remote", "config", "clean" or "". A
 // subcommand that is not known to be local, such as an alias, counts as push.
 func GitEffect(argv []string) string {

@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// oldPath stands for $PATH in what pathValue gives.
+// oldPath stands for $PATH in results of pathValue.
 const oldPath = "\x00PATH"
 
 // pathValue reads $PATH:DIR:…, with or without quotes.

@@ -179,7 +179,7 @@ func (v *variables) value(p *syntax.ParamExp) (value string, known bool) {
 	return "", v.clean && v.sets[name] == 0 && !v.given[name] && !SetsItself(name)
 }
 
-// prefix returns what the loop variable that $x names certainly begins with, or "".
+// prefix returns the certain beginning of the loop variable $x, or "".
 func (v *variables) prefix(p *syntax.ParamExp) string {
 	if v == nil || v.uncertain || !simple(p) {
 		return ""
@@ -224,8 +224,8 @@ var (
 	arithmetic  = words("+ - * / %")
 )
 
-// plainOutput reports whether what a command substitution inserts is certainly one word of
-// plain characters, or nothing.
+// plainOutput reports whether a command substitution certainly inserts one word of plain
+// characters, or nothing.
 func (v *variables) plainOutput(c *syntax.CmdSubst) bool {
 	argv := v.substituted(c)
 	switch {
