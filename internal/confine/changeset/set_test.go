@@ -359,8 +359,8 @@ func TestText(t *testing.T) {
 		got, err := s.Text(c)
 		must(t, err)
 		w := want[c.Path]
-		if w == "" && len(got.Diff)+len(got.Omitted) > 0 || !strings.Contains(string(got.Diff)+got.Omitted, w) {
-			t.Errorf("%s is shown as %q, %q, want %q", c.Path, got.Diff, got.Omitted, w)
+		if w == "" && len(got.Diff.Text)+len(got.Omitted) > 0 || !strings.Contains(string(got.Diff.Text)+got.Omitted, w) {
+			t.Errorf("%s is shown as %q, %q, want %q", c.Path, got.Diff.Text, got.Omitted, w)
 		}
 	}
 }
