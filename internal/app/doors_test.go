@@ -246,6 +246,7 @@ func TestABodyAfterTheRevocationHasNoEffect(t *testing.T) {
 			b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
 			t.Errorf("%s: %d %s", r.name, res.StatusCode, b)
 		}
+		_ = res.Body.Close()
 		_ = c.Close()
 		s.unchanged(r.name, before)
 	}

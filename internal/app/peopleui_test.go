@@ -246,7 +246,7 @@ func TestNobodyTakesTheSignInsAndStreamsOfOthers(t *testing.T) {
 	}
 	ann, bob := s.signIn("ann", "developers"), s.signIn("bob", "developers")
 	for range 70 {
-		defer func(res *http.Response) { _ = res.Body.Close() }(ann.send(t.Context(), http.MethodGet, "/ui/events", nil))
+		defer func(res *http.Response) { _ = res.Body.Close() }(ann.send(t.Context(), http.MethodGet, "/ui/events", nil)) //nolint:bodyclose // the deferred call closes it
 	}
 	res := bob.send(t.Context(), http.MethodGet, "/ui/events", nil)
 	defer func() { _ = res.Body.Close() }()

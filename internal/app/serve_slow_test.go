@@ -132,8 +132,8 @@ func TestAStrangersConnectionEnds(t *testing.T) {
 			doors = append(doors, at)
 		}
 	}
-	streams := []*http.Response{plain.stream("/v1/events", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+plain.token) })}
-	streams = append(streams, plain.browser().send(t.Context(), http.MethodGet, "/ui/events", nil))
+	streams := []*http.Response{plain.stream("/v1/events", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+plain.token) })} //nolint:bodyclose // all are closed together, at the end
+	streams = append(streams, plain.browser().send(t.Context(), http.MethodGet, "/ui/events", nil))                                         //nolint:bodyclose // as above
 	var all sync.WaitGroup
 	for _, e := range doors {
 		if e.host == "" {

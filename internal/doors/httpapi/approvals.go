@@ -74,7 +74,7 @@ func (v viewer) SeesQuestion(ctx context.Context, q store.Approval) (bool, error
 
 // SeesRun implements approval.Viewer.
 func (v viewer) SeesRun(ctx context.Context, run string) (bool, error) {
-	if v.in.who.May("runs.read") != nil {
+	if reads := v.in.who.May("runs.read") == nil; !reads {
 		return false, nil
 	}
 	return v.s.reachesRun(ctx, v.in, run)

@@ -41,14 +41,14 @@ func allows(t *testing.T, src []byte) map[string]bool {
 	for _, s := range samples {
 		head, rest, _ := strings.Cut(s, " ")
 		var e policy.Effect
-		switch {
-		case head == "<":
+		switch head {
+		case "<":
 			e = policy.Chain{r}.DecideAction(tool.Action{Kind: tool.FileRead, Path: rest}).Effect
-		case head == ">":
+		case ">":
 			e = policy.Chain{r}.DecideAction(tool.Action{Kind: tool.FileWrite, Path: rest}).Effect
-		case head == "$":
+		case "$":
 			e = policy.Chain{r}.DecideAction(tool.Action{Kind: tool.Command, Argv: strings.Fields(rest), Dir: "/ws"}).Effect
-		case head == "GET":
+		case "GET":
 			e = policy.Chain{r}.DecideAction(tool.Action{Kind: tool.Network, Target: tool.Target{Scheme: "https", Host: rest, Port: 443, Path: "/", Method: "GET"}}).Effect
 		default:
 			e = policy.Chain{r}.Decide(policy.Call{Tool: &tool.Spec{ID: tool.ID(s)}}).Effect

@@ -38,7 +38,6 @@ var keyColumns = map[string]int{"grants": 1, "standings": 1, "proofs": 1, "budge
 type changedFixture struct {
 	store.Backend
 	ended, open ledger.Seq
-	waiting     uuid.UUID
 }
 
 func fixID(n byte) uuid.UUID { return uuid.UUID{n, 6: 0x70, 8: 0x80, 15: n} }
