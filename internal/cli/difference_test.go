@@ -19,7 +19,7 @@ func TestEveryChangedLineIsPrinted(t *testing.T) {
 		old, now := difftest.Texts(t)
 		d := diff.New("a/x", []byte(old), "b/x", []byte(now))
 		var out bytes.Buffer
-		(&session{Streams: Streams{Out: &out}}).printDifference("a/x", "b/x", d)
+		(&session{Streams: Streams{Out: &out}, lookup: func(string) (string, bool) { return "", false }}).printDifference("a/x", "b/x", d)
 		var got []string
 		for i, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
 			if i > 1 && (strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-")) {

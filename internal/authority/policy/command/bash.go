@@ -261,7 +261,7 @@ func (s *scripter) within(name, text string, later bool) string {
 // shellOptions are the options that shopt may set. None changes how bash reads a script
 // that is accepted here: the patterns that extglob adds are refused. With nocaseglob a glob's
 // letters are not certain, and with failglob it is not certain which commands run.
-var shellOptions = words("nullglob dotglob globstar nocasematch globasciiranges inherit_errexit lithist cmdhist checkwinsize huponexit extglob")
+var shellOptions = lazy("nullglob dotglob globstar nocasematch globasciiranges inherit_errexit lithist cmdhist checkwinsize huponexit extglob")
 
 // ofBashBuiltin returns why a builtin of bash is refused, or "".
 func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
@@ -269,8 +269,8 @@ func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
 	switch kind {
 	case optioning:
 		for _, w := range args {
-			if !shellOptions[w] && w != "-s" && w != "-u" && w != "-q" && w != "-p" {
-				return "shopt takes only options here that do not change how commands are read: " + strings.Join(slices.Sorted(maps.Keys(shellOptions)), ", ")
+			if !shellOptions()[w] && w != "-s" && w != "-u" && w != "-q" && w != "-p" {
+				return "shopt takes only options here that do not change how commands are read: " + strings.Join(slices.Sorted(maps.Keys(shellOptions())), ", ")
 			}
 		}
 	case aliasing:

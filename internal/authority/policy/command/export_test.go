@@ -24,7 +24,7 @@ func Programs() (out []Described) {
 		switch {
 		case p.never != "", p.run == byGit, p.run == byFind && name != "find":
 		case p.run == byOpenSSL:
-			out = append(out, Described{Name: name, Before: []string{"req"}, grammar: &grammar{known: "-" + strings.Join(slices.Sorted(maps.Keys(opensslOptions)), " -"), single: true}})
+			out = append(out, Described{Name: name, Before: []string{"req"}, grammar: &grammar{known: "-" + strings.Join(slices.Sorted(maps.Keys(opensslOptions())), " -"), single: true}})
 		default:
 			out = append(out, Described{Name: name, Free: p.run == byTmux || p.run == bySu || name == "command" || name == "busybox" || name == "toybox" || name == "dd", grammar: &p.grammar})
 		}

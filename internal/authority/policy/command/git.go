@@ -11,14 +11,14 @@ import (
 
 // gitConfig are configuration keys, with a value or for any, that cannot make
 // git start a program. Any other -c is refused: git has many that do.
-var gitConfig = words(`user.name user.email color.ui color.diff color.status color.branch core.quotepath core.abbrev core.autocrlf
+var gitConfig = lazy(`user.name user.email color.ui color.diff color.status color.branch core.quotepath core.abbrev core.autocrlf
 	core.pager= core.pager=cat core.fsmonitor=false core.hookspath=/dev/null init.defaultbranch commit.gpgsign=false tag.gpgsign=false
 	diff.algorithm diff.renames log.showsignature=false log.date pull.rebase push.default status.short column.ui
 	advice.detachedhead rebase.autosquash merge.conflictstyle`)
 
 // gitSettings are further keys that git config may set. Those of a repository only take effect
 // where its own file is read, and start nothing either.
-var gitSettings = words(`core.eol core.filemode core.ignorecase core.safecrlf core.longpaths core.symlinks core.precomposeunicode core.pager=less commit.gpgsign tag.gpgsign gpg.format=ssh gpg.format=openpgp user.signingkey
+var gitSettings = lazy(`core.eol core.filemode core.ignorecase core.safecrlf core.longpaths core.symlinks core.precomposeunicode core.pager=less commit.gpgsign tag.gpgsign gpg.format=ssh gpg.format=openpgp user.signingkey
 	push.autosetupremote push.followtags fetch.prune fetch.prunetags pull.ff merge.ff rebase.autostash rebase.updaterefs rerere.enabled diff.colormoved diff.mnemonicprefix diff.noprefix branch.sort tag.sort
 	status.showuntrackedfiles status.branch log.decorate log.abbrevcommit core.commentchar help.autocorrect=0 feature.manyfiles index.version gc.auto maintenance.auto=false safe.directory submodule.recurse`)
 
@@ -58,7 +58,7 @@ func harmlessConfig(kv string) bool {
 	}
 	key, value, _ := strings.Cut(kv, "=")
 	key = strings.ToLower(key)
-	return gitConfig[key] || gitConfig[key+"="+value]
+	return gitConfig()[key] || gitConfig()[key+"="+value]
 }
 
 func (d *deriver) gitCommand(sub string, args []string) {
@@ -151,7 +151,7 @@ func gitConfigProblem(r *parsed) string {
 		return ""
 	case len(operands) == 2 && !nonLiteral(operands[0]):
 		key := strings.ToLower(operands[0])
-		if gitConfig[key] || gitSettings[key] || gitConfig[key+"="+operands[1]] || gitSettings[key+"="+operands[1]] || gitRemoteKey(operands[0], operands[1]) {
+		if gitConfig()[key] || gitSettings()[key] || gitConfig()[key+"="+operands[1]] || gitSettings()[key+"="+operands[1]] || gitRemoteKey(operands[0], operands[1]) {
 			return ""
 		}
 	}

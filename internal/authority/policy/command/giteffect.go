@@ -8,7 +8,7 @@ import (
 )
 
 // gitLocal are subcommands that send nothing and change no address that Git sends to.
-var gitLocal = words(`add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap check-ref-format checkout checkout-index
+var gitLocal = lazy(`add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap check-ref-format checkout checkout-index
 	cherry cherry-pick clone column commit commit-graph commit-tree count-objects describe diff diff-files diff-index diff-tree difftool fast-export fetch
 	for-each-ref format-patch fsck gc get-tar-commit-id grep gui gitk hash-object help index-pack init log ls-files ls-remote ls-tree maintenance merge merge-base
 	merge-file merge-index merge-tree mergetool mktag mktree multi-pack-index mv name-rev notes pack-objects pack-refs patch-id prune pull range-diff read-tree
@@ -39,7 +39,7 @@ func GitEffect(argv []string) string {
 	switch {
 	case sub == "clean" && !slices.Contains(rest, "-n") && !slices.Contains(rest, "--dry-run"):
 		return sub
-	case sub == "clean", gitLocal[sub]:
+	case sub == "clean", gitLocal()[sub]:
 		return ""
 	case sub == "config":
 		if gitConfigReads(rest, what) {
@@ -80,7 +80,7 @@ func gitConfigReads(args []string, what string) bool {
 	if what == "set" {
 		operands = operands[1:]
 	}
-	return len(operands) == 2 && !nonLiteral(operands[0]) && (gitConfig[strings.ToLower(operands[0])] || harmlessConfig(operands[0]+"="+operands[1]))
+	return len(operands) == 2 && !nonLiteral(operands[0]) && (gitConfig()[strings.ToLower(operands[0])] || harmlessConfig(operands[0]+"="+operands[1]))
 }
 
 // deleters are programs that delete the files that they are given.

@@ -82,7 +82,7 @@ var systemFolders = []string{"/usr/", "/bin/", "/sbin/", "/opt/", "/snap/", "/ni
 
 // alone are the known programs that look in PATH for no other program, but for those that
 // their arguments name.
-var alone = words(`env nice ionice nohup setsid timeout time stdbuf chrt taskset unshare strace ltrace sudo doas command busybox toybox flock watch xargs
+var alone = lazy(`env nice ionice nohup setsid timeout time stdbuf chrt taskset unshare strace ltrace sudo doas command busybox toybox flock watch xargs
 	find sh bash dash ash ksh mksh rbash
 	cp mv ln install ginstall rm mkdir rmdir unlink shred touch truncate chmod chown chgrp tee gzip gunzip bzip2 bunzip2 xz unxz cpio unzip zip dd fd fdfind
 	cat tac rev more wc comm md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum shasum nl fold fmt expand unexpand column head tail
@@ -90,7 +90,7 @@ var alone = words(`env nice ionice nohup setsid timeout time stdbuf chrt taskset
 	sed gsed awk gawk mawk nawk original-awk curl wget ssh-keygen ssh-add nc ncat netcat tcpdump ip nm objdump readelf strip size objcopy go sysctl`)
 
 // finds reports whether a known program looks for others in PATH that its arguments do not name.
-func (p *program) finds(name string) bool { return p.never == "" && !alone[name] }
+func (p *program) finds(name string) bool { return p.never == "" && !alone()[name] }
 
 // searchAgain judges the commands that may run again by the PATH that a script has at its end.
 func (d *deriver) searchAgain() {

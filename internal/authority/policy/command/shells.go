@@ -114,9 +114,9 @@ func runIP(d *deriver, r *parsed) {
 	switch {
 	case r.problem != "":
 		d.unknownUse("ip", r.problem)
-	case len(r.rest) > 0 && !ipObjects[r.rest[0]]:
+	case len(r.rest) > 0 && !ipObjects()[r.rest[0]]:
 		d.unknownUse("ip", "its object "+showWord(r.rest[0])+" is not one that is known to start nothing")
 	}
 }
 
-var ipObjects = words("a addr address l link r ro route rule n neigh neighbor neighbour maddress mroute tunnel ntable tcp_metrics token nexthop monitor xfrm help")
+var ipObjects = lazy("a addr address l link r ro route rule n neigh neighbor neighbour maddress mroute tunnel ntable tcp_metrics token nexthop monitor xfrm help")

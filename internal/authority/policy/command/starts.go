@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -106,6 +107,11 @@ var (
 	findExec = words("-exec -execdir -ok -okdir")
 	findFile = words("-fprint -fprint0 -fprintf -fls")
 )
+
+// lazy is words, made at its first use: not every start of the program needs the list.
+func lazy(s string) func() map[string]bool {
+	return sync.OnceValue(func() map[string]bool { return words(s) })
+}
 
 func words(s string) map[string]bool {
 	m := map[string]bool{}
@@ -286,7 +292,7 @@ func (s *shellReader) option(w string) {
 			switch {
 			case nonLiteral(mode):
 				s.problem = "the name of an option is not literal"
-			case c == 'O' && !shellOptions[mode]:
+			case c == 'O' && !shellOptions()[mode]:
 				s.problem = "its option " + w + " " + mode + " is not one that is known to be harmless"
 			case c == 'o':
 				s.posix = s.posix || !modes[mode]

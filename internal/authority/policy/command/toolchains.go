@@ -40,7 +40,7 @@ func runRustc(d *deriver, r *parsed, args []string) {
 	}
 	for _, g := range r.given {
 		key, _, _ := strings.Cut(g.text, "=")
-		if (g.option == "C" || g.option == "codegen") && !rustCode[key] {
+		if (g.option == "C" || g.option == "codegen") && !rustCode()[key] {
 			d.unknownUse("rustc", unknownOption("-C "+showWord(g.text)))
 			return
 		}
@@ -59,7 +59,7 @@ func (d *deriver) optionFile(name string, args []string) bool {
 	return false
 }
 
-var rustCode = words("opt-level debuginfo debug-assertions overflow-checks lto codegen-units panic target-cpu target-feature strip incremental metadata extra-filename embed-bitcode relocation-model code-model rpath prefer-dynamic split-debuginfo instrument-coverage no-redzone force-frame-pointers")
+var rustCode = lazy("opt-level debuginfo debug-assertions overflow-checks lto codegen-units panic target-cpu target-feature strip incremental metadata extra-filename embed-bitcode relocation-model code-model rpath prefer-dynamic split-debuginfo instrument-coverage no-redzone force-frame-pointers")
 
 // runGo: behind the package, go run takes the program's options, and go test also the test's.
 func runGo(d *deriver, known *grammar, args []string) {
@@ -81,11 +81,11 @@ func runGo(d *deriver, known *grammar, args []string) {
 		sub = operands[0]
 	}
 	switch {
-	case sub != "" && !goCommands[sub]:
+	case sub != "" && !goCommands()[sub]:
 		d.unknownUse("go", "its subcommand "+showWord(sub)+" is not known")
 	case sub == "env" && r.has("w", "u"):
 		d.unknownUse("go env", "its option -w changes what later commands of go start")
-	case sub == "tool" && len(operands) > 1 && !goTools[operands[1]]:
+	case sub == "tool" && len(operands) > 1 && !goTools()[operands[1]]:
 		d.unknownUse("go tool", "its tool "+showWord(operands[1])+" is not one that is known to start nothing")
 	}
 	for _, g := range r.given {
@@ -96,8 +96,8 @@ func runGo(d *deriver, known *grammar, args []string) {
 }
 
 var (
-	goCommands = words("bug build clean doc env fix fmt generate get help install list mod run telemetry test tool version vet work")
-	goTools    = words("addr2line asm buildid cover covdata nm objdump test2json trace vet fix dist pack")
+	goCommands = lazy("bug build clean doc env fix fmt generate get help install list mod run telemetry test tool version vet work")
+	goTools    = lazy("addr2line asm buildid cover covdata nm objdump test2json trace vet fix dist pack")
 
 	// linkFlags are -s, -w, -X name=value and others that do not name a program.
 	linkFlags  = regex.Lazy(`^(\S+=)?\s*((-s|-w|-X[ =]\S+|-X[ =]'[^']*'|-X[ =]"[^"]*"|-buildid=\S*|-linkmode[ =](internal|auto)|-compressdwarf=\S*|-checklinkname=0|-race|-v)(\s+|$))*$`)
@@ -112,20 +112,20 @@ func runOpenSSL(d *deriver, args []string) {
 			d.unknownUse("openssl", "a word is not literal and could be an option that loads a library")
 			return
 		case !strings.HasPrefix(w, "-"):
-		case !opensslOptions[strings.TrimPrefix(name, "-")]:
+		case !opensslOptions()[strings.TrimPrefix(name, "-")]:
 			d.unknownUse("openssl", unknownOption(w))
 			return
 		}
 	}
-	if len(args) > 0 && !opensslCommands[args[0]] {
+	if len(args) > 0 && !opensslCommands()[args[0]] {
 		d.unknownUse("openssl", "its subcommand "+showWord(args[0])+" is not known")
 	}
 }
 
 var (
-	opensslCommands = words(`asn1parse ca ciphers cms crl crl2pkcs7 dgst dhparam dsa dsaparam ec ecparam enc errstr gendsa genpkey genrsa help list nseq ocsp passwd pkcs12 pkcs7 pkcs8 pkey pkeyparam pkeyutl prime rand req rsa rsautl
+	opensslCommands = lazy(`asn1parse ca ciphers cms crl crl2pkcs7 dgst dhparam dsa dsaparam ec ecparam enc errstr gendsa genpkey genrsa help list nseq ocsp passwd pkcs12 pkcs7 pkcs8 pkey pkeyparam pkeyutl prime rand req rsa rsautl
 		s_client s_time sess_id smime speed spkac srp storeutl ts verify version x509 md5 sha1 sha224 sha256 sha384 sha512 base64 aes-256-cbc aes-128-cbc aes-256-ctr`)
-	opensslOptions = words(`in out inform outform text noout subj days new newkey nodes noenc keyout key pubin pubout passin passout pass x509 req CA CAkey CAcreateserial CAserial CAfile CApath set_serial sha1 sha256 sha384 sha512 md5 md ext addext
+	opensslOptions = lazy(`in out inform outform text noout subj days new newkey nodes noenc keyout key pubin pubout passin passout pass x509 req CA CAkey CAcreateserial CAserial CAfile CApath set_serial sha1 sha256 sha384 sha512 md5 md ext addext
 		fingerprint serial issuer subject startdate enddate dates checkend checkhost checkip hash modulus purpose email connect servername showcerts brief quiet starttls tls1 tls1_1 tls1_2 tls1_3 alpn cert cert_chain verify verify_return_error verify_hostname
 		host port status prexit ign_eof cipher ciphersuites ciphers crlf a d e A base64 salt nosalt iter pbkdf2 k K iv p P aes128 aes192 aes256 des3 aes-128-cbc aes-192-cbc aes-256-cbc aes-256-ctr name genkey param_enc
 		export inkey certfile clcerts cacerts nocerts nokeys topk8 nocrypt v1 v2 hex binary r c sign signature hmac digest pkeyopt algorithm paramfile pubkey nameopt certopt dateopt multi seconds evp elapsed
