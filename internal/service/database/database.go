@@ -110,7 +110,7 @@ func copyTo(ctx context.Context, o postgres.Options, s *sqlite.Store) (out Moved
 	}
 	rep, err := s.Verify(ctx, store.VerifyOptions{})
 	if err == nil && !rep.OK {
-		err = fault.New(fault.VerifyFailed, "the ledger was altered, so it is not copied").ForOperator("remit verify names what was changed")
+		err = fault.New(fault.VerifyFailed, "the ledger was altered, so it is not copied").ForOperator("remit verify lists the changed records")
 	}
 	if err != nil {
 		return out, err

@@ -79,7 +79,7 @@ func (h *History) Unknown(ctx context.Context, limit int) ([]Unknown, error) {
 func runAt(ctx context.Context, st store.Store, seq ledger.Seq) (ledger.Run, error) {
 	list, err := st.Runs(ctx, store.RunFilter{Before: seq + 1, Limit: 1})
 	if err == nil && (len(list) == 0 || list[0].Seq != seq) {
-		err = fault.New(fault.StoreCorrupt, "the run of event %d is missing", seq).ForOperator("remit verify names what was changed")
+		err = fault.New(fault.StoreCorrupt, "the run of event %d is missing", seq).ForOperator("remit verify lists the changed records")
 	}
 	if err != nil {
 		return ledger.Run{}, err

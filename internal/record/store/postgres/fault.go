@@ -45,7 +45,7 @@ func explain(err error) (fault.Code, string, string) {
 	case "28000", "28P01", "3D000", "3F000":
 		return fault.StoreFailed, "the server refused the connection: " + pe.Message, "check the user, the password and the database of the URL"
 	case "42P01", "42703", "42883":
-		return fault.StoreCorrupt, "a table, column or function of the ledger is missing", "remit verify names what was changed; if a newer Remit has updated the tables, use that one"
+		return fault.StoreCorrupt, "a table, column or function of the ledger is missing", "remit verify lists the changed records; if a newer Remit has updated the tables, use that one"
 	}
 	return fault.StoreFailed, "PostgreSQL reported: " + pe.Message + " (" + pe.Code + ")", "try again; remit verify tells whether the ledger is sound"
 }

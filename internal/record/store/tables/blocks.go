@@ -328,7 +328,7 @@ func (s *Store) firstAt(ctx context.Context, lo, hi ledger.Seq, at time.Time) (l
 		e, err := ledger.Decode(body)
 		if err != nil {
 			return 0, fault.Wrap(fault.StoreCorrupt, err, "event %d in %q is not as it was recorded: %s", middle, s.name, fault.Message(err)).
-				ForOperator("remit verify names what was changed")
+				ForOperator("remit verify lists the changed records")
 		}
 		if e.At >= at.UnixMicro() {
 			hi = middle

@@ -307,7 +307,7 @@ func (s *Store) reclaimRun(ctx context.Context, run ledger.Seq) error {
 		return err
 	}
 	if !ended {
-		return fault.New(fault.StoreCorrupt, "the run %d is listed as ended in %q, but no event ended it", run, s.name).ForOperator("remit verify names what was changed")
+		return fault.New(fault.StoreCorrupt, "the run %d is listed as ended in %q, but no event ended it", run, s.name).ForOperator("remit verify lists the changed records")
 	}
 	r := newRequest()
 	var budgets, leases []sealedRow

@@ -51,7 +51,7 @@ func (s *Store) FileTree(ctx context.Context, session uuid.UUID) ([]store.FileRe
 	}, session[:])
 	if err == nil && (int64(len(out)) != held.int(sessionFiles) || size != held.int(sessionBytes)) {
 		err = fault.New(fault.StoreCorrupt, "session %s in %q has %d files of %d bytes, not %d of %d", session, s.name, len(out), size, held.int(sessionFiles), held.int(sessionBytes)).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	if err != nil {
 		return nil, s.fault(err, "files cannot be read")
@@ -132,7 +132,7 @@ func (s *Store) File(ctx context.Context, session uuid.UUID, name string, versio
 
 func (s *Store) olderFile(ctx context.Context, row sealedRow, version int) (store.FileRecord, error) {
 	bad := func(seq ledger.Seq) error {
-		return fault.New(fault.StoreCorrupt, "event %d in %q is not the version of a file that it was", seq, s.name).ForOperator("remit verify names what was changed")
+		return fault.New(fault.StoreCorrupt, "event %d in %q is not the version of a file that it was", seq, s.name).ForOperator("remit verify lists the changed records")
 	}
 	seq, leaf := ledger.Seq(row.int(fileSeq)), row.bytes(fileLeaf)
 	for at := int(row.int(fileVersion)); ; at-- {

@@ -199,7 +199,7 @@ func (s *Store) grantRecord(ctx context.Context, raw *rawEvent, row sealedRow) (
 	copy(g.Parent[:], e.Parent)
 	if e.Kind != ledger.GrantIssued || !bytes.Equal(g.ID[:], row.bytes(grantID)) || !bytes.Equal(g.Parent[:], row.bytes(grantParent)) || g.Holder != row.text(grantHolder) {
 		return g, fault.New(fault.StoreCorrupt, "event %d in %q did not issue the grant that is listed with it", st.Seq, s.name).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	var t ledger.GrantTerms
 	if err := s.loadJSON(ctx, st.Parts[ledger.PartGrant], &t); err != nil {

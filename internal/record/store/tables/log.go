@@ -89,7 +89,7 @@ func (s *Store) authenticate(l *logState, origin string, size int64, frontier []
 
 func (s *Store) errNotWritten() error {
 	return fault.New(fault.StoreCorrupt, "the state of the log in %q was not written by this ledger", s.name).
-		ForOperator("remit verify names what was changed; if the ledger's key was rotated on another node, copy its folder keys")
+		ForOperator("remit verify lists the changed records; if the ledger's key was rotated on another node, copy its folder keys")
 }
 
 // sign makes a checkpoint of the state.

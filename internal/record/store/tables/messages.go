@@ -267,10 +267,10 @@ func (r *messageReader) scan(rows *sql.Rows) (store.MessageRecord, ledger.Part, 
 
 func (r *messageReader) changed(number int64) error {
 	return fault.New(fault.StoreCorrupt, "message %d of session %s in %q is not as it was recorded", number, r.session, r.s.name).
-		ForOperator("remit verify names what was changed")
+		ForOperator("remit verify lists the changed records")
 }
 
 func (r *messageReader) missing(number int) error {
 	return fault.New(fault.StoreCorrupt, "message %d of session %s is missing in %q", number, r.session, r.s.name).
-		ForOperator("remit verify names what was changed")
+		ForOperator("remit verify lists the changed records")
 }

@@ -355,7 +355,7 @@ func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (sto
 	}
 	if e.Kind != ledger.QuestionAsked || !bytes.Equal(e.ID, row.bytes(questionID)) || !st.Erased && !bytes.Equal(a.Binding, row.bytes(questionBinding)) {
 		return store.Approval{}, fault.New(fault.StoreCorrupt, "event %d in %q did not ask the question that is listed with it", st.Seq, s.name).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	q := store.Approval{
 		RunID: a.RunID, Run: e.Run, Call: e.Call, Holder: e.Principal, Needs: int(row.int(questionNeeds)), Admin: row.int(questionAdmin) == 1,
@@ -410,7 +410,7 @@ func (s *Store) answer(ctx context.Context, question uuid.UUID, seq int64) (*led
 	}
 	st, err := s.decode(raw)
 	if err == nil && (st.Event.Kind != ledger.QuestionVoted || !bytes.Equal(st.Event.ID, question[:])) {
-		err = fault.New(fault.StoreCorrupt, "event %d in %q did not record the listed answer", seq, s.name).ForOperator("remit verify names what was changed")
+		err = fault.New(fault.StoreCorrupt, "event %d in %q did not record the listed answer", seq, s.name).ForOperator("remit verify lists the changed records")
 	}
 	return &st.Event, st.Parts, err
 }

@@ -405,7 +405,7 @@ func (k *Keys) Reveal(hidden []byte, id uuid.UUID) (string, error) {
 	if b, ok := k.decrypt(hidden, id[:]); ok {
 		return string(b), nil
 	}
-	return "", fault.New(fault.StoreCorrupt, "the token of %s was not written by this ledger", id).ForOperator("remit verify names what was changed")
+	return "", fault.New(fault.StoreCorrupt, "the token of %s was not written by this ledger", id).ForOperator("remit verify lists the changed records")
 }
 
 func (k *Keys) tokenCipher() cipher.AEAD {

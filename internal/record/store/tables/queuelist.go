@@ -142,7 +142,7 @@ func (s *Store) queuedRun(ctx context.Context, l *queuedRow, now time.Time) (sto
 	e := &st.Event
 	if e.Kind != ledger.RunQueued || string(e.ID) != string(l.row.bytes(queueID)) {
 		return store.QueuedRun{}, fault.New(fault.StoreCorrupt, "event %d in %q did not queue the run that is listed with it", st.Seq, s.name).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	var d queuedDoc
 	if !st.Erased {

@@ -182,7 +182,7 @@ func (s *Store) CallsFrom(ctx context.Context, run ledger.Seq, index int) iter.S
 			}
 			if e.Kind == ledger.CallOutcome {
 				if open == nil || open.Index != int(e.Call) || open.Outcome != 0 {
-					return false, fault.New(fault.StoreCorrupt, "event %d is the outcome of a call without an intent", st.Seq).ForOperator("remit verify names what was changed")
+					return false, fault.New(fault.StoreCorrupt, "event %d is the outcome of a call without an intent", st.Seq).ForOperator("remit verify lists the changed records")
 				}
 				open.Close(st)
 				return true, nil
@@ -331,7 +331,7 @@ func (s *Store) authentic(r *rawEvent, tag int64, tags *tagger) error {
 	if e, err := ledger.Decode(r.body); err == nil && s.isDropped(r, &e) {
 		return nil
 	}
-	return fault.New(fault.StoreCorrupt, "event %d in %q was changed", r.seq, s.name).ForOperator("remit verify names what was changed")
+	return fault.New(fault.StoreCorrupt, "event %d in %q was changed", r.seq, s.name).ForOperator("remit verify lists the changed records")
 }
 
 // decode reads a row and checks the payload against the event's commitment.
@@ -339,7 +339,7 @@ func (s *Store) decode(r *rawEvent) (ledger.Stored, error) {
 	st, err := s.decodeRow(r)
 	if err != nil {
 		return st, fault.Wrap(fault.StoreCorrupt, err, "event %d in %q is not as it was recorded: %s", r.seq, s.name, fault.Message(err)).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	return st, nil
 }

@@ -138,7 +138,7 @@ func (s *Store) schedule(ctx context.Context, l *toldRow) (store.Schedule, error
 	e := &st.Event
 	if e.Kind != ledger.ScheduleSaved || !bytes.Equal(e.Subject, l.row.bytes(scheduleID)) {
 		return store.Schedule{}, fault.New(fault.StoreCorrupt, "event %d in %q did not save the schedule that is listed with it", st.Seq, s.name).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	t, err := s.task(ctx, &l.raw)
 	if err != nil {

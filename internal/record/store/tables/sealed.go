@@ -135,7 +135,7 @@ func (s *Store) scanSealed(t *sealedTable, scan func(...any) error) (sealedRow, 
 
 func (s *Store) notOurs(t *sealedTable) error {
 	return fault.New(fault.StoreCorrupt, "a row of %s in %q was not written by this ledger", t.name, s.name).
-		ForOperator("remit verify names what was changed")
+		ForOperator("remit verify lists the changed records")
 }
 
 // readSealed returns the row of t with this key, or nil if there is none. A row
@@ -191,7 +191,7 @@ var tableSeals = newSealedTable(SealedFormat, "seals", 1, []string{sealName: "na
 func (s *Store) readSeal(ctx context.Context, q Querier, table string) (seal, error) {
 	row, mac, err := s.scanSealed(tableSeals, q.QueryRowContext(ctx, selectSeal, table).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fault.New(fault.StoreCorrupt, "the seal of table %s in %q is missing", table, s.name).ForOperator("remit verify names what was changed")
+		err = fault.New(fault.StoreCorrupt, "the seal of table %s in %q is missing", table, s.name).ForOperator("remit verify lists the changed records")
 	}
 	if err != nil {
 		return seal{}, err
@@ -226,7 +226,7 @@ func (s *Store) wholeTable(ctx context.Context, q Querier, t *sealedTable, take 
 
 func (s *Store) sealBroken(t *sealedTable) error {
 	return fault.New(fault.StoreCorrupt, "rows of %s in %q were removed, added or put back", t.name, s.name).
-		ForOperator("remit verify names what was changed")
+		ForOperator("remit verify lists the changed records")
 }
 
 // readSeals returns the seals of all tables, as the log's state has them.

@@ -312,7 +312,7 @@ func (s *Store) savedDoc(ctx context.Context, t *toldRow, kind ledger.Kind, leaf
 func (s *Store) toldEvent(t *toldRow, kind ledger.Kind, leaf int) (ledger.Stored, error) {
 	if !bytes.Equal(leafOf(t.raw.body), t.row.bytes(leaf)) {
 		return ledger.Stored{}, fault.New(fault.StoreCorrupt, "event %d in %q is not the one that was listed", t.raw.seq, s.name).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	st, err := s.decode(&t.raw)
 	if err == nil && (st.Event.Kind != kind || !bytes.Equal(st.Event.Subject, t.row.bytes(rowID))) {
@@ -340,12 +340,12 @@ func (s *Store) SessionRuns(ctx context.Context, session uuid.UUID) ([]ledger.Ru
 	for _, r := range runs {
 		if r.Session != session {
 			return nil, fault.New(fault.StoreCorrupt, "run %s is listed with the session %s in %q, to which it does not belong", r.ID, session, s.name).
-				ForOperator("remit verify names what was changed")
+				ForOperator("remit verify lists the changed records")
 		}
 	}
 	if int64(len(runs)) < row.int(sessionRuns) {
 		return nil, fault.New(fault.StoreCorrupt, "%d of the %d runs of session %s are missing in %q", row.int(sessionRuns)-int64(len(runs)), row.int(sessionRuns), session, s.name).
-			ForOperator("remit verify names what was changed")
+			ForOperator("remit verify lists the changed records")
 	}
 	return runs, nil
 }
