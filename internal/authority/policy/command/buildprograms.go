@@ -4,7 +4,7 @@ package command
 // their steps and load plugins, and options can choose both.
 var buildList = []program{
 	{names: "gcc g++ cc c++ c89 c99 cpp clang clang++ gfortran", grammar: grammar{single: true, known: compilerKnown}, run: byCompiler},
-	{names: "ld ld.bfd ld.gold ld.lld", grammar: grammar{single: true, known: linkerKnown}, run: byCompiler},
+	{names: "ld ld.bfd ld.gold ld.lld gold", grammar: grammar{single: true, known: linkerKnown}, run: byCompiler},
 	{names: "nm", grammar: grammar{known: `-ABDPSUVWXaeghjlnoprsu -ft= -C=? --debug-syms --defined-only --demangle=? --dynamic --extern-only --format= --ifunc-chars= --just-symbols --line-numbers --no-demangle --no-recurse-limit --no-sort --no-weak --numeric-sort
 		--portability --print-armap --print-file-name --print-size --quiet --radix= --recurse-limit --reverse-sort --size-sort --special-syms --synthetic --target= --undefined-only --unicode= --with-symbol-versions --without-symbol-versions --help --version`}},
 	{names: "objdump", grammar: grammar{known: `-DEFGHLRSTUadefghilprstvwxz -IMPbjm= -C=? -W=? --adjust-vma= --all-headers --architecture= --archive-headers --ctf=? --ctf-parent= --debugging --debugging-tags --demangle=? --disassemble=? --disassemble-all --disassemble-zeroes

@@ -112,7 +112,7 @@ func lookup(name string) *program {
 }
 
 // versioned are programs that are also installed under names with a machine or a version.
-var versioned = strings.Fields("gcc g++ cc c++ c89 c99 cpp clang clang++ gfortran ld ld.bfd ld.gold ld.lld nm objdump readelf ar ranlib strip size objcopy")
+var versioned = strings.Fields("gcc g++ cc c++ c89 c99 cpp clang clang++ gfortran ld ld.bfd ld.gold ld.lld gold nm objdump readelf ar ranlib strip size objcopy")
 
 // variant recognises names that carry a version or a machine: the dynamic linker,
 // which runs the program it is given, and compilers.

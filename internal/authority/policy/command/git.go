@@ -1,6 +1,7 @@
 package command
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -130,14 +131,14 @@ var gitStrategies = words("ort recursive resolve octopus ours subtree")
 // gitConfigProblem: settings can name programs, and aliases are commands.
 func gitConfigProblem(r *parsed) string {
 	const other = "; settings can name programs and make aliases"
-	operands := r.operands()
+	operands := slices.Concat(r.operands(), r.rest)
 	sets := r.has("add", "replace-all")
 	if len(operands) > 0 {
 		switch operands[0] {
 		case "get", "list", "unset":
 			return ""
 		case "set":
-			operands, sets = operands[1:], true
+			operands, sets = gitSetOperands(operands), true
 		case "edit", "rename-section", "remove-section":
 			return "it rewrites the configuration" + other
 		}
@@ -156,6 +157,15 @@ func gitConfigProblem(r *parsed) string {
 		}
 	}
 	return "it sets something that is not known to be harmless" + other
+}
+
+// gitSetOperands gives the key and the value of git config set, which reads options behind the
+// word set.
+func gitSetOperands(words []string) []string {
+	for words = words[1:]; len(words) > 0 && (words[0] == "--append" || words[0] == "--all" || words[0] == "--global" || words[0] == "--local"); {
+		words = words[1:]
+	}
+	return words
 }
 
 // gitRemoteKey reports whether a setting belongs to a branch or a remote, and names no program.

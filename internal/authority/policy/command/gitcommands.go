@@ -8,7 +8,7 @@ const gitGlobal = "-p -P -h -v -C= -c= --paginate --no-pager --no-replace-object
 
 // Options that several subcommands of git have.
 const (
-	gitDiff = ` -pusUzwbRaBCMDSGXOl -U= -S= -G= -O= -l= -I= -M=? -C=? -B=? -X=? -R -W --patch --no-patch --unified= --raw --patch-with-raw --patch-with-stat --indent-heuristic --minimal --patience --histogram --anchored= --diff-algorithm= --stat=? --stat-width= --stat-name-width= --stat-count= --stat-graph-width=
+	gitDiff = ` -pusUzwbRaBCMDSGXOl -U=? -S= -G= -O= -l= -I= -M=? -C=? -B=? -X=? -R -W --patch --no-patch --unified=? --raw --patch-with-raw --patch-with-stat --indent-heuristic --minimal --patience --histogram --anchored= --diff-algorithm= --stat=? --stat-width= --stat-name-width= --stat-count= --stat-graph-width=
 		--compact-summary --numstat --shortstat --dirstat=? --cumulative --dirstat-by-file=? --summary --name-only --name-status --submodule=? --color=? --color-moved=? --color-moved-ws= --word-diff=? --word-diff-regex= --color-words=? --renames --rename-empty --check --ws-error-highlight= --full-index --binary --abbrev=?
 		--break-rewrites=? --find-renames=? --find-copies=? --find-copies-harder --irreversible-delete --diff-filter= --find-object= --pickaxe-all --pickaxe-regex --skip-to= --rotate-to= --relative=? --text --ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines
 		--ignore-matching-lines= --inter-hunk-context= --function-context --exit-code --quiet --textconv --ignore-submodules=? --src-prefix= --dst-prefix= --no-prefix --default-prefix --line-prefix= --ita-invisible-in-index --ita-visible-in-index --cc -c -m --merge-base --cached --staged --no-index --base --ours --theirs -0 -1 -2 -3 -q --no-ext-diff --combined-all-paths --output= --output-indicator-new= --output-indicator-old= --output-indicator-context=`
@@ -139,7 +139,7 @@ func gitOptions(list string, into map[string]*grammar, harmless bool) {
 		names, known, _ := strings.Cut(strings.TrimSpace(line), ":")
 		// A subcommand's own list comes last, so it overrides the common ones.
 		for n := range strings.FieldsSeq(names) {
-			into[n] = &grammar{known: common.Replace(known) + " " + own(known), negate: true, digits: true, harmless: harmless}
+			into[n] = &grammar{known: common.Replace(known) + " " + own(known), negate: true, digits: true, harmless: harmless, lead: n == "config"} // config reads no option behind a key
 		}
 	}
 }

@@ -42,7 +42,7 @@ func GitEffect(argv []string) string {
 	case sub == "clean", gitLocal()[sub]:
 		return ""
 	case sub == "config":
-		if gitConfigReads(rest, what) {
+		if gitConfigReads(rest) {
 			return ""
 		}
 		return sub
@@ -58,27 +58,20 @@ func GitEffect(argv []string) string {
 	return "push"
 }
 
-// gitConfigReads reports whether a command line of git config only reads, or sets a key that
-// is known to be harmless.
-func gitConfigReads(args []string, what string) bool {
-	var operands []string
-	for _, w := range args {
-		switch name, _, _ := strings.Cut(w, "="); {
-		case isMany(w), nonLiteral(w) && mayBeOption(w) && len(operands) == 0:
-			return false
-		case w == "-l", strings.HasPrefix(w, "--get"), w == "--list":
-			return true
-		case !strings.HasPrefix(w, "-"):
-			operands = append(operands, w)
-		case name == "-e" || name == "-f" || name == "--edit" || name == "--file" || name == "--blob" || strings.HasPrefix(name, "--re") || strings.HasPrefix(name, "--un"):
-			return false
-		}
-	}
-	if gitReads["config"][what] || len(operands) == 0 || len(operands) == 1 && what != "edit" {
+// gitConfigReads reports whether the words of git config only read, or set a key that is known
+// to be harmless.
+func gitConfigReads(args []string) bool {
+	r := gitCommandSet()["config"].read(args)
+	operands := slices.Concat(r.operands(), r.rest)
+	switch {
+	case r.problem != "" || slices.ContainsFunc(operands, isMany), r.has("e", "edit", "f", "file", "blob", "unset", "unset-all", "rename-section", "remove-section", "replace-all"):
+		return false
+	case r.has("l", "list", "get", "get-all", "get-regexp", "get-urlmatch", "get-color", "get-colorbool"), len(operands) == 0:
 		return true
-	}
-	if what == "set" {
-		operands = operands[1:]
+	case gitReads["config"][operands[0]], len(operands) == 1 && operands[0] != "edit":
+		return true
+	case operands[0] == "set":
+		operands = gitSetOperands(operands)
 	}
 	return len(operands) == 2 && !nonLiteral(operands[0]) && (gitConfig()[strings.ToLower(operands[0])] || harmlessConfig(operands[0]+"="+operands[1]))
 }

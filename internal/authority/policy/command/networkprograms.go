@@ -7,7 +7,7 @@ var networkList = []program{
 			write: "o c D output cookie-jar dump-header trace trace-ascii stderr libcurl alt-svc hsts etag-save", rest: ignored}},
 	{names: "wget", grammar: grammar{known: wgetKnown},
 		files: fileWords{read: "i input-file post-file body-file load-cookies private-key certificate ca-certificate", write: "O o a output-document output-file append-output save-cookies rejected-log warc-file", rest: ignored}},
-	{names: "ssh", grammar: grammar{stop: 2, known: "-46AaCfGgKkMNnqsTtVvXxYy -BbcDEeiJLlmOpQRSWw="}},
+	{names: "ssh slogin", grammar: grammar{stop: 2, known: "-46AaCfGgKkMNnqsTtVvXxYy -BbcDEeiJLlmOpQRSWw="}},
 	{names: "scp", grammar: grammar{known: "-346ABCOpqRrsTv -cilPJX="}, files: fileWords{rest: ignored}},
 	{names: "sshfs", grammar: grammar{known: "-dfsCh1 -p="}},
 	{names: "ssh-keygen", grammar: grammar{known: "-ABcegHhiKLlpqQRruUvXy -CEFfGIJjMmNnOPrSsTtVWYZabz= -b="}},
@@ -63,7 +63,7 @@ const (
 		--warc-max-size= --warc-tempdir= --xattr --help --version`
 
 	gpgKnown = `-Kabcdekqnstv -oruz= --armor --auto-key-retrieve --batch --card-status --check-signatures --clear-sign --clearsign --dearmor --decrypt --default-key= --detach-sign --dry-run --encrypt --encrypt-to= --enarmor --export --export-secret-keys
-		--fingerprint --fixed-list-mode --full-generate-key --generate-key --gen-key --hidden-recipient= --homedir= --import --import-ownertrust --keyid-format= --keyring= --list-config --list-keys --list-key --list-options= --list-packets --list-secret-keys
+		--fingerprint --fixed-list-mode --full-generate-key --generate-key --gen-key --hidden-recipient= --import --import-ownertrust --keyid-format= --keyring= --list-config --list-keys --list-key --list-options= --list-packets --list-secret-keys
 		--list-sigs --list-signatures --local-user= --no --no-default-keyring --no-greeting --no-options --no-tty --output= --passphrase-fd= --pinentry-mode= --print-md --quick-add-key --quick-generate-key --quick-gen-key --quiet --recipient= --recv-keys
 		--receive-keys --keyserver= --refresh-keys --search-keys --send-keys --show-keys --sign --status-fd= --symmetric --trust-model= --trusted-key= --use-agent --verbose --verify --with-colons --with-fingerprint --with-keygrip --yes
 		--delete-keys --delete-secret-keys --edit-key --cipher-algo= --digest-algo= --compress-algo= --s2k-count= --help --version`

@@ -115,7 +115,8 @@ var startList = []program{
 		rlogin rsh xdotool cdist distcc ccache sccache msgfilter m4 dc sftp ftp lftp ncftp psftp tftp smbclient telnet socat openvpn
 		mail mailx mutt run-mailcap see logrotate debugfs crash scanmem tdbtool ginsh agetty bconsole minicom acr asterisk bashbug bee
 		check_by_ssh check_ssl_cert dnsmasq easyrsa fail2ban-client fastfetch forge jtag mosh-server needrestart plymouth procmail rsyslogd
-		sqlmap sshuttle wg-quick xdg-user-dir csvtool`, never: readsCmds},
+		sqlmap sshuttle wg-quick xdg-user-dir csvtool gpg-agent gpgtar memusage msgexec dpkg-architecture fakeroot-sysv fakeroot-tcp sotruss
+		pg_virtualenv prove rpmspec rpmkeys rpmbuild opt not systemd-cat runcon rpcgen`, never: readsCmds},
 }
 
 // scan reads the words of a program that starts the command behind them. why is not empty if

@@ -100,8 +100,8 @@ var (
 	goTools    = lazy("addr2line asm buildid cover covdata nm objdump test2json trace vet fix dist pack")
 
 	// linkFlags are -s, -w, -X name=value and others that do not name a program.
-	linkFlags  = regex.Lazy(`^(\S+=)?\s*((-s|-w|-X[ =]\S+|-X[ =]'[^']*'|-X[ =]"[^"]*"|-buildid=\S*|-linkmode[ =](internal|auto)|-compressdwarf=\S*|-checklinkname=0|-race|-v)(\s+|$))*$`)
-	buildFlags = regex.Lazy(`^(\S+=)?\s*((-m|-m=\d|-N|-l|-S|-B|-e|-trimpath=\S+|-d=\S+|-D \S+|-I \S+)(\s+|$))*$`)
+	linkFlags  = regex.Lazy(`^([^-\s]\S*=)?\s*((-s|-w|-X[ =]\S+|-X[ =]'[^']*'|-X[ =]"[^"]*"|-buildid=\S*|-linkmode[ =](internal|auto)|-compressdwarf=\S*|-checklinkname=0|-race|-v)(\s+|$))*$`)
+	buildFlags = regex.Lazy(`^([^-\s]\S*=)?\s*((-m|-m=\d|-N|-l|-S|-B|-e|-trimpath=\S+|-d=\S+|-D \S+|-I \S+)(\s+|$))*$`)
 )
 
 // runOpenSSL: engines and providers are libraries that are loaded, and -config names some.
@@ -112,6 +112,10 @@ func runOpenSSL(d *deriver, args []string) {
 			d.unknownUse("openssl", "a word is not literal and could be an option that loads a library")
 			return
 		case !strings.HasPrefix(w, "-"):
+			if m := opensslURI.FindStringSubmatch(begins(w)); m != nil && !opensslSchemes[strings.ToLower(m[1])] {
+				d.unknownUse("openssl", "its word "+showWord(w)+" is an address for which it can load a library")
+				return
+			}
 		case !opensslOptions()[strings.TrimPrefix(name, "-")]:
 			d.unknownUse("openssl", unknownOption(w))
 			return
@@ -121,6 +125,13 @@ func runOpenSSL(d *deriver, args []string) {
 		d.unknownUse("openssl", "its subcommand "+showWord(args[0])+" is not known")
 	}
 }
+
+// opensslURI is the address of a key or certificate, which names how it is loaded; HOST:PORT is
+// none. opensslSchemes load no library.
+var (
+	opensslURI     = regex.Lazy(`^([A-Za-z][A-Za-z0-9+.-]*):(?:.*[^0-9].*)?$`)
+	opensslSchemes = words("pass env file fd http https ldap ldaps")
+)
 
 var (
 	opensslCommands = lazy(`asn1parse ca ciphers cms crl crl2pkcs7 dgst dhparam dsa dsaparam ec ecparam enc errstr gendsa genpkey genrsa help list nseq ocsp passwd pkcs12 pkcs7 pkcs8 pkey pkeyparam pkeyutl prime rand req rsa rsautl
