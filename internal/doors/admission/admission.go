@@ -7,6 +7,7 @@
 package admission
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 	"time"
@@ -129,6 +130,51 @@ func (s *Seats) Take(keys ...string) (release func(), ok bool) {
 			}
 		}
 	}), true
+}
+
+// Turns lets a number of users of each key work at the same time. The others wait, and those who wait
+// longest are first. It is safe for concurrent use.
+type Turns struct {
+	each int
+
+	mu sync.Mutex
+	of map[string]*line
+}
+
+// line is the users of a key.
+type line struct {
+	working chan struct{}
+	all     int // who work or wait; guarded by the lock of Turns
+}
+
+// NewTurns makes turns, each at a time for a key.
+func NewTurns(each int) *Turns { return &Turns{each: each, of: map[string]*line{}} }
+
+// Wait waits for a turn until ctx ends, and reports whether there was one. The function that it
+// returns ends the turn, once.
+func (t *Turns) Wait(ctx context.Context, key string) (leave func(), ok bool) {
+	t.mu.Lock()
+	l := t.of[key]
+	if l == nil {
+		l = &line{working: make(chan struct{}, t.each)}
+		t.of[key] = l
+	}
+	l.all++
+	t.mu.Unlock()
+	forget := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if l.all--; l.all == 0 {
+			delete(t.of, key)
+		}
+	}
+	select {
+	case l.working <- struct{}{}: // channels serve those who wait in order
+		return sync.OnceFunc(func() { <-l.working; forget() }), true
+	case <-ctx.Done():
+		forget()
+		return nil, false
+	}
 }
 
 func distinct(keys []string) []string {

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -146,4 +147,29 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	if c, err := l.Accept(); err == nil {
 		t.Errorf("two for the one that was closed: %s", c.RemoteAddr())
 	}
+}
+
+func TestTurns(t *testing.T) {
+	turns := admission.NewTurns(1)
+	wait := func(ctx context.Context, key string) func() {
+		leave, ok := turns.Wait(ctx, key)
+		if !ok {
+			t.Fatalf("no turn for %s", key)
+		}
+		return leave
+	}
+	leave := wait(t.Context(), "a")
+	wait(t.Context(), "b")() // another key does not wait
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := turns.Wait(gone, "a"); ok {
+		t.Error("two turns at once")
+	}
+	leave()
+	leave() // counts once
+	next := wait(t.Context(), "a")
+	if _, ok := turns.Wait(gone, "a"); ok {
+		t.Error("two turns after a turn that ended twice")
+	}
+	next()
 }

@@ -58,13 +58,9 @@ func refuse(w http.ResponseWriter, status int, code logins.Refusal, text string)
 	oauth(w, status, body)
 }
 
-// loginForm reads a form within the limits on requests without a grant; nil: it was answered.
-func (s *Server) loginForm(w http.ResponseWriter, r *http.Request) url.Values {
-	if !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, logins.SlowDown, "too many requests from this address")
-		return nil
-	}
+// loginForm reads a form; nil: it was answered. It counts no requests: strangers could then lock out
+// people at the same address. [logins.Logins.Begin] bounds the waiting requests.
+func loginForm(w http.ResponseWriter, r *http.Request) url.Values {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_request", "the form cannot be read")
@@ -81,7 +77,7 @@ func (s *Server) loginForm(w http.ResponseWriter, r *http.Request) url.Values {
 
 // beginLogin files the request of a program.
 func (s *Server) beginLogin(w http.ResponseWriter, r *http.Request) {
-	form := s.loginForm(w, r)
+	form := loginForm(w, r)
 	if form == nil {
 		return
 	}
@@ -113,7 +109,7 @@ func (s *Server) beginLogin(w http.ResponseWriter, r *http.Request) {
 
 // pollLogin gives a program its token, once a person has confirmed.
 func (s *Server) pollLogin(w http.ResponseWriter, r *http.Request) {
-	form := s.loginForm(w, r)
+	form := loginForm(w, r)
 	if form == nil {
 		return
 	}
@@ -123,6 +119,11 @@ func (s *Server) pollLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	got, err := s.o.Logins.Poll(r.Context(), form.Get("device_code"), form.Get("client_id"))
 	if why := logins.Refusal(""); errors.As(err, &why) {
+		if why == logins.Invalid && !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusTooManyRequests, logins.SlowDown, "too many requests with invalid codes from this address")
+			return
+		}
 		refuse(w, http.StatusBadRequest, why, "")
 		return
 	} else if err != nil {

@@ -39,7 +39,7 @@ func loginPage(v loginView) *page {
 
 // find finds a request by its code. Codes can be tried only so often.
 func (s *Server) findLogin(x *exchange, code string) (logins.Waiting, error) {
-	if !s.tries.Take(x.now, "login "+x.device.ID) {
+	if !s.tries.Take(x.now, x.device.ID) {
 		return logins.Waiting{}, fault.New(fault.LimitReached, "too many codes were tried").WithHint("wait a second")
 	}
 	return s.o.Logins.Find(x.r.Context(), code)

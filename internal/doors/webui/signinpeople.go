@@ -1,16 +1,23 @@
 package webui
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/service/people"
 )
 
-// attemptLife is how long a browser keeps the cookie of a sign-in at an identity provider.
-const attemptLife = 10 * time.Minute
+const (
+	// attemptLife is how long a browser keeps the cookie of a sign-in at an identity provider.
+	attemptLife = 10 * time.Minute
+	// maxFinish is how many sign-ins of one address the identity provider confirms at a time.
+	maxFinish  = 8
+	turnWithin = 15 * time.Second // for one of them to begin
+)
 
 // issuers are the identity providers at which people can sign in.
 func (s *Server) issuers() []string {
@@ -37,14 +44,20 @@ func (s *Server) attempt(value string, lasts time.Duration) *http.Cookie {
 	return c
 }
 
-// often reports whether an address ends too many sign-ins, each a request to the identity provider,
-// and answers it then.
-func (s *Server) often(w http.ResponseWriter, r *http.Request) bool {
-	if s.tries.Take(s.o.Now(), admission.Address(r.RemoteAddr)) {
-		return false
+// finish has the identity provider confirm an answer. The provider gets few requests of one address
+// at a time. An answer that is not for the browser's sign-in gets no turn, so it delays nobody.
+func (s *Server) finish(r *http.Request, cookie string) (people.Entered, error) {
+	if err := s.o.People.Expects(cookie, r.URL.Query()); err != nil {
+		return people.Entered{}, err
 	}
-	s.fail(w, r, http.StatusTooManyRequests, fault.New(fault.LimitReached, "too many sign-ins from this address").WithHint("wait a second"))
-	return true
+	ctx, stop := context.WithTimeout(r.Context(), turnWithin)
+	defer stop()
+	leave, ok := s.turns.Wait(ctx, admission.Address(r.RemoteAddr))
+	if !ok {
+		return people.Entered{}, fault.New(fault.LimitReached, "too many sign-ins from this address wait for the identity provider").WithHint("reload this page")
+	}
+	defer leave()
+	return s.o.People.Finish(r.Context(), cookie, r.URL.Query())
 }
 
 // signInAt leads the browser to an identity provider. It is a link, and no form: a page's
@@ -70,15 +83,15 @@ func (s *Server) signedInAt(w http.ResponseWriter, r *http.Request) {
 		s.unknown(w, r)
 		return
 	}
-	if s.often(w, r) {
-		return
-	}
 	text := ""
 	if c, err := r.Cookie(s.attempt("", 0).Name); err == nil {
 		text = c.Value
 	}
-	http.SetCookie(w, s.attempt("", -time.Second))
-	who, err := s.o.People.Finish(r.Context(), text, r.URL.Query())
+	who, err := s.finish(r, text)
+	if fault.CodeOf(err) == fault.LimitReached {
+		s.fail(w, r, http.StatusServiceUnavailable, err)
+		return
+	}
 	if err != nil {
 		s.signedOut(w, r, err)
 		return
@@ -88,6 +101,7 @@ func (s *Server) signedInAt(w http.ResponseWriter, r *http.Request) {
 		s.signedOut(w, r, err)
 		return
 	}
+	http.SetCookie(w, s.attempt("", -time.Second))
 	http.SetCookie(w, s.cookie(cookie, d.Until.Sub(s.o.Now())))
 	w.Header().Set("Refresh", "0; url=/ui/")
 	s.renderOutside(w, r, http.StatusOK, outside{Title: "Signed in", On: "/ui/"})

@@ -58,6 +58,7 @@ type Devices interface {
 type People interface {
 	Issuers() []string
 	Start(ctx context.Context, issuer string, again bool) (address, cookie string, err error)
+	Expects(cookie string, query url.Values) error // a check without the issuer
 	Finish(ctx context.Context, cookie string, query url.Values) (people.Entered, error)
 }
 
@@ -84,7 +85,8 @@ type Server struct {
 	o     Options
 	mux   *http.ServeMux
 	pages map[string]*template.Template
-	tries *admission.Rates // of sign-ins at identity providers, by address
+	tries *admission.Rates // of programs' codes, by browser
+	turns *admission.Turns // at identity providers, by address
 }
 
 // New makes a server.
@@ -99,7 +101,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the templates of the web UI cannot be read")
 	}
-	s := &Server{o: o, mux: http.NewServeMux(), pages: pages, tries: admission.NewRates(1, 30)}
+	s := &Server{o: o, mux: http.NewServeMux(), pages: pages, tries: admission.NewRates(1, 30), turns: admission.NewTurns(maxFinish)}
 	s.routes()
 	return s, nil
 }

@@ -71,6 +71,9 @@ func LogIn(ctx context.Context, q LogInRequest) (Given, error) {
 		Interval int    `json:"interval"`
 	}
 	if err := post(ctx, at+AuthorizePath, form, &begun); err != nil {
+		if why := Refusal(""); errors.As(err, &why) {
+			err = explain(why)
+		}
 		return Given{}, err
 	}
 	if begun.Device == "" || begun.User == "" || begun.Expires <= 0 || begun.Interval < 0 || begun.Expires > 1<<20 || begun.Interval > 1<<20 {
@@ -115,6 +118,8 @@ func explain(why Refusal) error {
 	switch why {
 	case Denied:
 		return fault.New(fault.Denied, "the person refused to sign this program in")
+	case SlowDown:
+		return fault.New(fault.LimitReached, "too many programs wait to be signed in").WithHint("try again in some minutes")
 	case Expired:
 		return fault.New(fault.GrantInvalid, "nobody confirmed the code in time").WithHint("log in again")
 	}
@@ -143,7 +148,8 @@ func post(ctx context.Context, to string, form url.Values, into any) error {
 	var refused struct {
 		Error Refusal `json:"error"`
 	}
-	if err == nil && res.StatusCode == http.StatusBadRequest && json.Unmarshal(b, &refused) == nil && refused.Error != "" {
+	status := res.StatusCode
+	if err == nil && (status == http.StatusBadRequest || status == http.StatusTooManyRequests) && json.Unmarshal(b, &refused) == nil && refused.Error != "" {
 		return refused.Error
 	}
 	var p struct {

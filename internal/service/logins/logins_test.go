@@ -230,7 +230,10 @@ func service(t *testing.T, begun string, token ...string) string {
 		case len(token) == 0:
 			t.Error("a poll too many")
 		default:
-			if strings.Contains(token[0], "error") {
+			switch {
+			case strings.Contains(token[0], "slow_down"):
+				w.WriteHeader(http.StatusTooManyRequests) // as the limit on an address answers
+			case strings.Contains(token[0], "error"):
 				w.WriteHeader(http.StatusBadRequest)
 			}
 			_, _ = w.Write([]byte(token[0]))

@@ -132,6 +132,16 @@ func (p *People) Start(ctx context.Context, name string, again bool) (address, c
 	return conf.AuthCodeURL(a.State, options...), base64.RawURLEncoding.EncodeToString(b), nil
 }
 
+// Expects checks that an answer is for the sign-in in the cookie, and asks nobody. Everybody can make
+// such a pair up, so it admits nobody: the answer's code counts only for the verifier in the cookie.
+func (p *People) Expects(cookie string, query url.Values) error {
+	a, err := p.attempted(cookie, query)
+	if err == nil {
+		_, err = p.signInAt(a.Issuer)
+	}
+	return err
+}
+
 // Finish ends a sign-in with the cookie and what the issuer had the browser bring.
 func (p *People) Finish(ctx context.Context, cookie string, query url.Values) (Entered, error) {
 	a, err := p.attempted(cookie, query)
