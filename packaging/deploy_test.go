@@ -113,6 +113,7 @@ func TestTheChartIsLintedAndRendered(t *testing.T) {
 		"all": {`
 tls: {secret: cert}
 policy: "version: 1\nname: \"{{ fail }}\"\n"
+proxies: [10.0.0.5, "fd00::/8"]
 workers: {enabled: true}
 workspace: {size: 20Gi, storageClass: shared}
 metrics: {serviceMonitor: true, secret: scraper}

@@ -34,7 +34,7 @@ add makes the tools of an MCP server available to all runs.
 type mcpServe struct {
 	dir, answers, listen string
 	frozen               string
-	hosts                []string
+	hosts, proxies       []string
 	presented            func() (grants.Presented, error)
 }
 
@@ -87,6 +87,7 @@ or several people.
 	fl.StringVar(&f.listen, "listen", "", "serve over HTTP on this loopback `ADDRESS`, such as 127.0.0.1:8123")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "with --listen, another host `NAME` that clients may use (repeatable)")
 	fl.StringVar(&q.Server, "server", "", "serve only the MCP server `NAME`, under its own tool names")
+	proxyFlag(c, &f.proxies)
 	modeFlags(fl, &q.Planning, &f.frozen)
 	fl.BoolVar(&q.Wait, "wait", false, "let calls wait for remit approvals, up to the policy's time limit")
 	fl.BoolVar(&q.Changeset, "changeset", false, "hold writes until remit changes apply")
@@ -97,6 +98,9 @@ or several people.
 func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe) error {
 	if len(f.hosts) > 0 {
 		return fault.New(fault.Usage, "--allow-host needs --listen")
+	}
+	if len(f.proxies) > 0 {
+		return fault.New(fault.Usage, "--proxy needs --listen")
 	}
 	if isTerminal(s.In) {
 		return fault.New(fault.Usage, "remit mcp serve is started by an MCP client, not from a terminal").
@@ -130,6 +134,10 @@ func (s *session) openMCP(q *app.MCPRequest, f mcpServe) (*app.App, error) {
 
 // mcpListen serves over HTTP.
 func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) error {
+	var err error
+	if q.Door.Proxies, err = listen.Proxies(f.proxies); err != nil {
+		return err
+	}
 	a, err := s.openMCP(&q, f)
 	if err != nil {
 		return err
@@ -149,6 +157,7 @@ func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) e
 	if len(f.hosts) > 0 {
 		s.errorf("%s reachable from other machines: tokens are sent unencrypted unless TLS terminates before it\n", s.paintErr(yellow, "!"))
 	}
+	s.trusting(f.proxies)
 	q.Started = s.servingMCP
 	if err := a.ServeMCPOverHTTP(ctx, q, l, f.hosts); err != nil {
 		return err

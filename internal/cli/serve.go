@@ -8,6 +8,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/listen"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -34,11 +35,16 @@ The service listens on loopback by default. Another address needs a certificate
 (or --insecure-public, if TLS terminates before it) and --allow-host. SIGTERM
 and Ctrl-C stop it: streams are notified, running turns get time to finish, and
 unfinished turns can be resumed.
+
+Limits on clients without a grant count by address. Behind a proxy, name its
+address with --proxy: X-Forwarded-For then gives the client's. Name only proxies
+that set or extend this header, and no networks with clients.
 `
 
 func (s *session) serveCmd() *cobra.Command {
 	var q app.ServeRequest
 	var dir, database string
+	var proxies []string
 	var hide bool
 	c := &cobra.Command{
 		Use:   "serve",
@@ -52,6 +58,10 @@ func (s *session) serveCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g, _ := s.lookup("REMIT_GRANT"); g != "" {
 				return fault.New(fault.Denied, "a process that runs under a grant cannot start the service").WithHint("start it from a shell without REMIT_GRANT")
+			}
+			var err error
+			if q.Limits.Proxies, err = listen.Proxies(proxies); err != nil {
+				return err
 			}
 			s.useDatabase(database)
 			a, err := s.open()
@@ -69,6 +79,7 @@ func (s *session) serveCmd() *cobra.Command {
 					v.Token = ""
 				}
 				s.serving(v)
+				s.trusting(proxies)
 			}
 			if err := a.Serve(cmd.Context(), q); err != nil {
 				return err
@@ -85,6 +96,7 @@ func (s *session) serveCmd() *cobra.Command {
 	fl.BoolVar(&q.NewToken, "new-token", false, "create a new admin token and revoke the old one")
 	fl.BoolVar(&hide, "hide-token", false, "do not print the admin's token, which a log would keep")
 	fl.StringArrayVar(&q.Hosts, "allow-host", nil, "another host `NAME` that clients may use (repeatable)")
+	proxyFlag(c, &proxies)
 	fl.StringVar(&q.Cert, "tls-cert", "", "certificate `FILE`")
 	fl.StringVar(&q.Key, "tls-key", "", "`FILE` with the certificate's key")
 	fl.BoolVar(&q.Public, "insecure-public", false, "allow a public address without TLS")
@@ -92,6 +104,18 @@ func (s *session) serveCmd() *cobra.Command {
 	fl.Float64Var(&q.Limits.Rate, "rate", 0, "maximum requests per second per grant, over all processes of the ledger (default 10000 per process)")
 	durationVar(c, &q.Limits.Drain, "drain", 20*time.Second, "time for running turns to finish when the service stops")
 	return c
+}
+
+// proxyFlag adds --proxy, which commands that serve over HTTP have.
+func proxyFlag(c *cobra.Command, to *[]string) {
+	c.Flags().StringArrayVar(to, "proxy", nil, "address or `NETWORK` of a proxy whose X-Forwarded-For counts, as 10.0.0.0/24 (repeatable)")
+}
+
+// trusting warns of proxies, which choose the clients' addresses.
+func (s *session) trusting(proxies []string) {
+	if len(proxies) > 0 {
+		s.errorf("%s X-Forwarded-For counts from %s: clients there can choose their address in limits and records\n", s.paintErr(yellow, "!"), strings.Join(proxies, ", "))
+	}
 }
 
 // serving prints that the service is ready, its policy and its token.

@@ -70,7 +70,11 @@ func (d Door) client(r *http.Request) string {
 	}
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, text := range slices.Backward(forwarded) {
-		a, err := netip.ParseAddr(strings.TrimSpace(text))
+		text = strings.TrimSpace(text)
+		a, err := netip.ParseAddr(text)
+		if at, perr := netip.ParseAddrPort(text); perr == nil { // some proxies add the port
+			a, err = at.Addr(), nil
+		}
 		if err != nil {
 			break // a proxy that does not say is the client
 		}

@@ -90,7 +90,8 @@ func TestForwardedAddresses(t *testing.T) {
 		"only proxies":            {[]string{"127.0.0.0/8"}, []string{"127.0.0.9"}, "127.0.0.1"},
 		"nothing":                 {[]string{"127.0.0.0/8"}, nil, "127.0.0.1"},
 		"not an address":          {[]string{"127.0.0.0/8"}, []string{"192.0.2.1, unknown"}, "127.0.0.1"},
-		"with a port":             {[]string{"127.0.0.0/8"}, []string{"192.0.2.1:80"}, "127.0.0.1"},
+		"with a port":             {[]string{"127.0.0.0/8"}, []string{"[2001:db8::1]:80, 192.0.2.1:80"}, "192.0.2.1"},
+		"IPv6 with a port":        {[]string{"127.0.0.0/8"}, []string{"[2001:db8::1]:80"}, "2001:db8::/64"},
 		"IPv6":                    {[]string{"127.0.0.0/8"}, []string{"2001:db8::1"}, "2001:db8::/64"},
 		"mapped":                  {[]string{"127.0.0.0/8"}, []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
 	} {

@@ -1,13 +1,16 @@
 package gateway_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
@@ -119,5 +122,32 @@ func TestABadTokenWritesNothing(t *testing.T) {
 	}
 	if statuses[401] < 21 || statuses[401]+statuses[429] != 100 {
 		t.Errorf("answers %v", statuses)
+	}
+}
+
+// TestForwardedClientsAreCountedApart: behind a proxy, each client has its own share of requests
+// without a grant. Of an untrusted peer the header does not count.
+func TestForwardedClientsAreCountedApart(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	w := newWorld(t)
+	for proxy, tt := range map[string]struct{ requests, want int }{"127.0.0.1/32": {100, 401}, "10.0.0.1/32": {10_000, 429}} {
+		addr := w.listen(app.MCPRequest{Door: admission.Door{Proxies: []netip.Prefix{netip.MustParsePrefix(proxy)}}})
+		last := 0
+		for i := 0; i < tt.requests && last != 429; i++ {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr, strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.%d.%d", i/256, i%256))
+			res, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = res.StatusCode
+			_ = res.Body.Close()
+		}
+		if last != tt.want {
+			t.Errorf("with the proxy %s, the last client gets %d, want %d", proxy, last, tt.want)
+		}
 	}
 }

@@ -68,6 +68,35 @@ func Loopback(addr string) bool {
 	return err == nil && ap.Addr().IsLoopback()
 }
 
+// leastBits is the smallest number of bits of a network of proxies.
+const leastBits = 8
+
+// Proxies reads the addresses and networks of --proxy. A wide network is refused: its clients could
+// choose their own addresses.
+func Proxies(list []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if a, aerr := netip.ParseAddr(text); aerr == nil && a.Zone() == "" {
+			a = a.Unmap()
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		switch {
+		case err != nil || p.Addr().Is4In6():
+			return nil, fault.New(fault.Usage, "--proxy %q is not a valid address or network", text).
+				WithHint("expected one such as 10.0.0.5 or 10.0.0.0/24; repeat --proxy for several")
+		case p != p.Masked():
+			return nil, fault.New(fault.Usage, "--proxy %q is neither an address nor a network", text).
+				WithHint("for the network say %s, for the address %s", p.Masked(), p.Addr())
+		case p.Bits() < leastBits:
+			return nil, fault.New(fault.Usage, "--proxy %q has too many addresses; clients among them could choose the address that counts", text).
+				WithHint("name only the proxies before the service")
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
 // TLS reads a certificate and its key; without their files it gives nil.
 func TLS(cert, key string) (*tls.Config, error) {
 	if (cert == "") != (key == "") {

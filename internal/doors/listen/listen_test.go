@@ -1,11 +1,13 @@
 package listen_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
 	"testing"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/listen"
 )
 
@@ -128,5 +130,25 @@ func TestAClosedLocalhostAcceptsNothing(t *testing.T) {
 	if c, err := l.Accept(); err == nil {
 		_ = c.Close()
 		t.Error("it accepts")
+	}
+}
+
+func TestProxies(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.5": "10.0.0.5/32", "10.0.0.0/24": "10.0.0.0/24", "fd00::/8": "fd00::/8", "2001:db8::1": "2001:db8::1/128", "::ffff:10.0.0.5": "10.0.0.5/32",
+	} {
+		if got, err := listen.Proxies([]string{"127.0.0.1", text}); err != nil || len(got) != 2 || got[1].String() != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "not a valid address", "proxy.example": "not a valid address", "10.0.0.1:80": "not a valid address", "10.0.0.1,10.0.0.2": "repeat --proxy", "10.0.0.0/33": "not a valid address",
+		"fe80::1%eth0": "not a valid address", "::ffff:10.0.0.0/120": "not a valid address", "::ffff:0:0/96": "not a valid address", "10.0.0.5/24": "10.0.0.0/24",
+		"0.0.0.0/0": "too many addresses", "::/0": "too many addresses", "128.0.0.0/1": "too many addresses", "0.0.0.0/7": "too many addresses",
+	} {
+		got, err := listen.Proxies([]string{"127.0.0.1", text})
+		if one := (*fault.Error)(nil); !errors.As(err, &one) || one.Code != fault.Usage || !strings.Contains(one.Msg+one.Hint, want) || got != nil {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
 	}
 }
