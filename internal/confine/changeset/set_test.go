@@ -358,9 +358,14 @@ func TestText(t *testing.T) {
 	for _, c := range changes {
 		got, err := s.Text(c)
 		must(t, err)
-		w := want[c.Path]
-		if w == "" && len(got.Diff.Text)+len(got.Omitted) > 0 || !strings.Contains(string(got.Diff.Text)+got.Omitted, w) {
-			t.Errorf("%s is shown as %q, %q, want %q", c.Path, got.Diff.Text, got.Omitted, w)
+		w, shown := want[c.Path], got.Omitted
+		for _, h := range got.Diff.Hunks {
+			for _, l := range h.Lines {
+				shown += l.Sign() + l.Text + "\n"
+			}
+		}
+		if w == "" && shown != "" || !strings.Contains(shown, w) {
+			t.Errorf("%s is shown as %q, want %q", c.Path, shown, w)
 		}
 	}
 }
