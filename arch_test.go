@@ -100,10 +100,10 @@ var mayImport = map[string]string{
 	"call/plan":                  "base/commitment base/regex base/document base/canon base/fault base/near base/tool",
 	"call/frozen":                "base/clip base/canon base/fault call/plan base/tool golang.org/x/mod/sumdb",
 	"base/redact":                "base/glyph base/regex",
-	"record/report":              "base/commitment base/clip base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
+	"record/report":              "base/commitment base/clip base/fault base/glyph record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
 	"tools/infer":                "base/tool",
 	"tools/extension":            "base/regex base/clip base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
-	"base/inspect":               "base/glyph golang.org/x/text",
+	"base/inspect":               "base/clip base/glyph golang.org/x/text",
 	// contracts
 	"record/store": "golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
 	// contract suites, for tests
@@ -208,7 +208,7 @@ var mayImport = map[string]string{
 	"service/signin":   "base/fault net net/http",
 	"service/logins":   "base/pause base/clip base/fault base/redact record/store crypto/rand net net/http",
 	"service/devices":  "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",
-	"doors/webui":      "base/diff service/filelabels authority/reach authority/reach/waymap doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
+	"doors/webui":      "base/diff service/filelabels authority/reach authority/reach/waymap doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/glyph base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/admission doors/credential doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
@@ -233,7 +233,7 @@ var mayImport = map[string]string{
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store record/store/postgres
 		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate authority/reach authority/reach/waymap
-		base/canon base/clip base/diff base/document base/fault base/garbage base/inspect base/markdown base/near base/redact base/tool base/wholefile
+		base/canon base/clip base/diff base/document base/fault base/garbage base/glyph base/inspect base/markdown base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall
 	`,

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/glyph"
 	"github.com/remitrun/remit/internal/base/markdown"
 )
 
@@ -17,7 +18,7 @@ import (
 type screen struct {
 	s       *session
 	mid     bool   // the cursor is within a line
-	pending []byte // the first bytes of an incomplete character
+	pending []byte // the end of the text that was received: an incomplete character or emoji
 	printed bool   // the current answer was shown as it arrived
 	answer  *markdown.Stream
 }
@@ -49,7 +50,7 @@ func (c *screen) event(e agent.Event) {
 	}
 }
 
-// text shows a piece of an answer. A piece may end within a character.
+// text shows a piece of an answer. A piece may end within a character or an emoji.
 func (c *screen) text(piece string) {
 	if c.s.colours(c.s.Out) {
 		if c.answer == nil {
@@ -68,6 +69,7 @@ func (c *screen) text(piece string) {
 			break
 		}
 	}
+	whole = glyph.Settled(string(b[:whole]))
 	c.pending = append([]byte(nil), b[whole:]...)
 	if whole == 0 {
 		return
@@ -131,8 +133,8 @@ func (c *screen) rest() {
 		c.s.printf("%s", c.answer.End())
 		c.answer = nil
 	}
-	if len(c.pending) > 0 { // an incomplete character
-		c.s.printf("\uFFFD")
+	if len(c.pending) > 0 {
+		c.s.printf("%s", showLines(strings.ToValidUTF8(string(c.pending), "\uFFFD")))
 		c.pending, c.mid = nil, true
 	}
 	if c.mid {

@@ -6,12 +6,15 @@ import (
 	"unicode/utf8"
 )
 
+// joiner joins the symbols of an emoji. At a cut it joins nothing and is invisible.
+const joiner = "\u200d"
+
 // Text shortens text to at most most bytes in whole characters, and marks the cut.
 func Text(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(Prefix(s, most), "") + "…"
+	return strings.TrimRight(strings.ToValidUTF8(Prefix(s, most), ""), joiner) + "…"
 }
 
 // Prefix is the beginning of text, of at most most bytes in whole characters.

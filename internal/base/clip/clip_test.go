@@ -22,6 +22,7 @@ func TestText(t *testing.T) {
 		"invalid bytes":       {"a\xffbcd", 3, "ab…"},
 		"invalid and short":   {"a\xff", 3, "a\xff"},
 		"characters of bytes": {"東京", 3, "東…"},
+		"within an emoji":     {"👩\u200d💻", 7, "👩…"},
 	}
 	for name, tt := range tests {
 		if got := clip.Text(tt.s, tt.most); got != tt.want {

@@ -1,5 +1,6 @@
 // Package glyph tells which characters a reader can see. Displays, inspections and checks of names
-// share its one definition. Start at [Visible].
+// share its one definition. Start at [Visible], which looks at one character; [Emoji] looks at the
+// characters of an emoji together.
 package glyph
 
 import "unicode"
@@ -12,7 +13,7 @@ var blank = map[rune]bool{
 // Visible reports whether a character shows a glyph of its own. Invisible are controls, formats,
 // separators of lines, private use, unassigned code points, what Unicode calls default ignorable
 // (variation selectors, fillers, joiners, tags), and blank glyphs. A space shows none, but is
-// visible by its width.
+// visible by its width. Names are checked by this alone.
 func Visible(r rune) bool {
 	switch {
 	case r < 0x80:

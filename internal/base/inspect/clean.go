@@ -52,7 +52,8 @@ func clean(s string) bool {
 	return true
 }
 
-// HasInvisible reports whether a text has invisible characters or is not UTF-8.
+// HasInvisible reports whether a name or a cleaned text has invisible characters or is not UTF-8.
+// The selectors and joiners of emoji count, as [Clean] removes them.
 func HasInvisible(s string) bool {
 	return !clean(s) && (!utf8.ValidString(s) || strings.ContainsFunc(s, Invisible))
 }

@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/clip"
+	"github.com/remitrun/remit/internal/base/glyph"
 )
 
 // Kind is the kind of a finding.
@@ -148,23 +150,24 @@ func (r *rule) possible(lower string) bool {
 	return (len(r.words) == 0 || slices.ContainsFunc(r.words, in)) && (len(r.also) == 0 || slices.ContainsFunc(r.also, in))
 }
 
-// hidden finds invisible characters. Those that are part of emoji count only outside
-// of one.
+// hidden finds invisible characters outside emoji.
 func hidden(where, s string) []Finding {
 	if clean(s) {
 		return nil
 	}
-	count, from, to, prev := 0, -1, 0, rune(' ')
+	count, from, to := 0, -1, 0
 	for i := 0; i < len(s); {
+		if n := glyph.Emoji(s[i:]); n > 0 {
+			i += n
+			continue
+		}
 		r, n := utf8.DecodeRuneInString(s[i:])
-		bad := r == utf8.RuneError && n == 1 || Invisible(r) && r != '\r' && !partOfEmoji(prev, r)
-		if bad {
+		if r == utf8.RuneError && n == 1 || Invisible(r) && r != '\r' {
 			if count++; from < 0 {
 				from = i
 			}
 			to = i + n
 		}
-		prev = r
 		i += n
 	}
 	if count == 0 {
@@ -194,13 +197,6 @@ func around(s string, from, to int) string {
 	return s[from:to]
 }
 
-func partOfEmoji(prev, r rune) bool {
-	if r != 0xFE0F && r != 0x200D {
-		return false
-	}
-	return unicode.In(prev, unicode.So, unicode.Sk, unicode.Sm) || prev == 0xFE0F || prev == '#' || prev == '*' || prev >= '0' && prev <= '9'
-}
-
 // tagged decodes text in tag characters, which mirror ASCII.
 func tagged(s string) string {
 	var b strings.Builder
@@ -216,25 +212,22 @@ func tagged(s string) string {
 const maxQuote = 160
 
 func quote(s string) string {
-	s = Visible(strings.Join(strings.Fields(s), " "))
-	if len(s) <= maxQuote {
-		return s
-	}
-	cut := maxQuote
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
+	return clip.Text(Visible(strings.Join(strings.Fields(s), " ")), maxQuote)
 }
 
 // Visible writes invisible characters as \u{200b}, and invalid UTF-8 as \x{ff}. Line
-// ends and tabs stay.
+// ends, tabs and emoji ([glyph.Emoji]) stay.
 func Visible(s string) string {
 	if clean(s) {
 		return s
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
+		if n := glyph.Emoji(s[i:]); n > 0 {
+			b.WriteString(s[i : i+n])
+			i += n
+			continue
+		}
 		r, n := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == utf8.RuneError && n == 1:

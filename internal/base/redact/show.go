@@ -10,8 +10,8 @@ import (
 
 // Show makes untrusted text safe to print on one line of a terminal: control
 // characters (also C1), escape sequences, bidirectional and invisible
-// characters and bytes that are no UTF-8 become visible, as \x1b or \u202e; a
-// line's end becomes \n. Printable text stays as it is.
+// characters and bytes that are not UTF-8 become visible, as \x1b or \u202e; a
+// line's end becomes \n. Printable text and emoji ([glyph.Emoji]) stay as they are.
 func Show(s string) string { return show(s, false) }
 
 // ShowLines is Show for text of several lines: line ends and tabs stay.
@@ -24,6 +24,11 @@ func show(s string, lines bool) string {
 	var b strings.Builder
 	b.Grow(len(s) + 16)
 	for i := 0; i < len(s); {
+		if n := glyph.Emoji(s[i:]); n > 0 {
+			b.WriteString(s[i : i+n])
+			i += n
+			continue
+		}
 		c, n := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case c == utf8.RuneError && n == 1:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/glyph"
 	"github.com/remitrun/remit/internal/base/redact"
 )
 
@@ -61,6 +62,7 @@ type feed struct {
 	failed bool
 	line   []byte // an unfinished line
 	after  int    // number of the last message; 0: not known yet
+	held   string // the end of the answer's text, which may be a part of an emoji
 }
 
 // Header implements http.ResponseWriter.
@@ -110,9 +112,14 @@ func (f *feed) read(data string) {
 	}
 	switch {
 	case e.Type == agent.MessageAdded && e.Message != nil:
-		f.after = max(f.after, e.Message.Number)
+		f.after, f.held = max(f.after, e.Message.Number), ""
 	case e.Type == agent.TextDelta && e.Text != "":
-		f.out.add(piece{f.session, f.after, redact.ShowLines(e.Text)})
+		text := f.held + e.Text
+		n := glyph.Settled(text)
+		f.held = text[n:]
+		if n > 0 {
+			f.out.add(piece{f.session, f.after, redact.ShowLines(text[:n])})
+		}
 	}
 }
 

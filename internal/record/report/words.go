@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/width"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/glyph"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -123,7 +124,7 @@ func runeColumns(c rune) int {
 	if c < 0x300 {
 		return 1
 	}
-	if unicode.Is(unicode.Mn, c) {
+	if unicode.Is(unicode.Mn, c) || !glyph.Visible(c) { // a selector or joiner of an emoji
 		return 0
 	}
 	if k := width.LookupRune(c).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth {
@@ -141,7 +142,7 @@ func fit(s string, most int, ellipsis string) string {
 	n := 0
 	for i, c := range s {
 		if n += runeColumns(c); n > most {
-			return s[:i] + ellipsis
+			return strings.TrimRight(s[:i], "\u200d") + ellipsis // a joiner at the cut joins nothing
 		}
 	}
 	return s
