@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -55,8 +56,8 @@ func (s *served) Parts(context.Context) (httpapi.PartList, error) {
 }
 
 // Change implements httpapi.Tools.
-func (s *served) Change(ctx context.Context, id string) (httpapi.ToolChange, error) {
-	c, err := s.app.catalog.Difference(ctx, tool.ID(id))
+func (s *served) Change(ctx context.Context, person, id string) (httpapi.ToolChange, error) {
+	c, err := s.app.catalog.Difference(ctx, person, tool.ID(id))
 	out := httpapi.ToolChange{Tool: id, Changed: c.Is != nil}
 	if err == nil && c.Is != nil && c.Was != nil {
 		d := c.Diff()
@@ -65,17 +66,20 @@ func (s *served) Change(ctx context.Context, id string) (httpapi.ToolChange, err
 	return out, err
 }
 
-// Accept implements httpapi.Tools. The catalog accepts only what was shown last.
-func (s *served) Accept(ctx context.Context, id, digest string) (httpapi.ToolChange, error) {
-	now, err := s.Change(ctx, id)
-	if err != nil {
-		return now, err
+// Accept implements httpapi.Tools. It shows nothing: the person must have seen the change before.
+func (s *served) Accept(ctx context.Context, person, id, digest string) (httpapi.ToolChange, error) {
+	out := httpapi.ToolChange{Tool: id}
+	if digest == "" {
+		return out, fault.New(fault.Usage, "digest is missing").WithHint("send the digest of the change that was shown")
 	}
-	if !now.Changed || now.Digest != digest {
-		return now, fault.New(fault.Conflict, "the tool %q is not the one that was shown; nothing was accepted", id).WithHint("look at the change again")
+	c, err := s.app.Extensions.AcceptTool(ctx, person, tool.ID(id), digest)
+	if err == nil && c.Is == nil {
+		err = fault.New(fault.Conflict, "the tool %q did not change; nothing was accepted", id)
 	}
-	_, err = s.app.Extensions.AcceptTools(ctx, []tool.ID{tool.ID(id)}, nil)
-	return httpapi.ToolChange{Tool: id}, err
+	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == fault.Conflict {
+		err = e.WithHint("look at the change, and accept it then")
+	}
+	return out, err
 }
 
 // Learn implements httpapi.Policies.

@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func (s *session) toolCmd() *cobra.Command {
@@ -33,7 +34,7 @@ accepted.
 				return err
 			}
 			if diff {
-				change, err := a.Catalog().Difference(cmd.Context(), tool.ID(args[0]))
+				change, err := a.Catalog().Difference(cmd.Context(), home.Person(), tool.ID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -151,15 +152,17 @@ func toolChangeOf(c catalog.Change) toolChangeJSON {
 
 func (s *session) toolsAcceptCmd() *cobra.Command {
 	var sources []string
+	var look bool
 	c := &cobra.Command{
 		Use:   "accept [ID...]",
 		Short: "Accept changed tools",
 		Long: `A tool whose description has changed since it was accepted is disabled. This
-accepts the version that was seen last, which remit tool ID --diff shows.
-Grants and approvals for the old version stay invalid. Changes after that
-version are not accepted.
+accepts the version that remit tool ID --diff, or --diff here, has shown to you.
+A version that was shown to another person is not accepted, and neither are
+later changes. Grants and approvals for the old version stay invalid.
 `,
 		Example: `  remit tools accept mcp:github:get_issue
+  remit tools accept --source mcp:github --diff
   remit tools accept --source mcp:github`,
 		ValidArgsFunction: s.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -170,7 +173,15 @@ version are not accepted.
 			if err != nil {
 				return err
 			}
-			done, err := a.Extensions.AcceptTools(cmd.Context(), toolIDs(args), sources)
+			ids, err := a.Extensions.ChangedTools(cmd.Context(), toolIDs(args), sources)
+			if err != nil {
+				return err
+			}
+			word, change := "accepted", a.Extensions.AcceptTools
+			if look {
+				word, change = "changed", a.Extensions.ShowTools
+			}
+			done, err := change(cmd.Context(), home.Person(), ids)
 			if s.json && err == nil {
 				out := make([]toolChangeJSON, len(done))
 				for i, c := range done {
@@ -182,7 +193,7 @@ version are not accepted.
 				s.printf("no tool of %s changed since it was accepted\n", show(strings.Join(sources, ", ")))
 			}
 			for _, c := range done {
-				if perr := s.printToolChange(c, "accepted"); err == nil {
+				if perr := s.printToolChange(c, word); err == nil {
 					err = perr
 				}
 			}
@@ -190,6 +201,7 @@ version are not accepted.
 		},
 	}
 	c.Flags().StringArrayVar(&sources, "source", nil, "accept all changed tools of this `SOURCE` (repeatable)")
+	c.Flags().BoolVar(&look, "diff", false, "show how the tools changed, and accept none")
 	return c
 }
 

@@ -78,20 +78,20 @@ func indent(src json.RawMessage) string {
 	return "  " + inspect.Visible(strings.TrimRight(b.String(), "\n"))
 }
 
-// Difference tells how a tool changed since it was accepted, for a person to
-// look at: what was looked at is what Accept then accepts. Where its source
-// fails, it tells what was seen last.
-func (c *Catalog) Difference(ctx context.Context, id tool.ID) (Change, error) {
+// Difference returns how a tool changed since it was accepted, to show it to a
+// person. Accept then accepts that version from that person. If the tool's source
+// fails, the version that was seen last counts.
+func (c *Catalog) Difference(ctx context.Context, person string, id tool.ID) (Change, error) {
 	source, r, err := c.remembered(ctx, id)
 	if err != nil || r.Accepted == nil || r.Latest == nil {
 		return Change{ID: id, Was: r.Accepted}, err
 	}
 	err = c.memory.Change(source, func(m map[tool.ID]Record) bool {
 		now := m[id]
-		if now.Latest == nil || now.Latest.Digest != r.Latest.Digest || now.Shown == now.Latest.Digest {
+		if person == "" || now.Latest == nil || now.Latest.Digest != r.Latest.Digest || now.Looks.of(person) == now.Latest.Digest {
 			return false // it changed again meanwhile, or was shown before
 		}
-		now.Shown = now.Latest.Digest
+		now.Looks = now.Looks.with(person, now.Latest.Digest)
 		m[id] = now
 		return true
 	})
@@ -126,9 +126,10 @@ func (c *Catalog) remembered(ctx context.Context, id tool.ID) (source string, r 
 	return source, r, nil
 }
 
-// Accept accepts a tool as it was seen last, and gives how it changed. One that
-// changed again since a person was shown what changed is not accepted.
-func (c *Catalog) Accept(ctx context.Context, id tool.ID) (Change, error) {
+// Accept accepts a tool as it was seen last, and returns how it changed. The person
+// who accepts it must be the one whom [Catalog.Difference] showed this version. With
+// a digest, it must be the version's too.
+func (c *Catalog) Accept(ctx context.Context, person string, id tool.ID, digest string) (Change, error) {
 	source, r, err := c.remembered(ctx, id)
 	if err != nil {
 		return Change{}, err
@@ -136,24 +137,33 @@ func (c *Catalog) Accept(ctx context.Context, id tool.ID) (Change, error) {
 	if source == BuiltIn || r.Latest == nil {
 		return Change{ID: id, Was: r.Accepted}, nil
 	}
-	done := Change{ID: id}
+	done, shown := Change{ID: id}, ""
 	err = c.memory.Change(source, func(m map[tool.ID]Record) bool {
 		now := m[id]
-		if now.Latest == nil || now.Shown != "" && now.Shown != now.Latest.Digest || now.Shown == "" && now.Latest.Digest != r.Latest.Digest {
+		shown = now.Looks.of(person)
+		if now.Latest == nil || shown != now.Latest.Digest || digest != "" && digest != shown {
 			return false
 		}
 		is := *now.Latest
 		is.At = c.now().UTC().Truncate(time.Second)
 		done.Was, done.Is = now.Accepted, &is
-		now.Accepted, now.Latest, now.Shown = &is, nil, ""
+		now.Accepted, now.Latest, now.Looks = &is, nil, nil
 		m[id] = now
 		return true
 	})
 	if err == nil && done.Is == nil {
-		err = fault.New(fault.Conflict, "the tool %q changed again after its change was shown", string(id)).
-			ForOperator("see the change with remit tool %s --diff", id)
+		err = unshown(id, shown)
 	}
 	return done, err
+}
+
+// unshown is why a person cannot accept a tool; shown is the digest that the person was shown.
+func unshown(id tool.ID, shown string) error {
+	err := fault.New(fault.Conflict, "the tool %q changed again after its change was shown to you; nothing was accepted", string(id))
+	if shown == "" {
+		err = fault.New(fault.Conflict, "the change of the tool %q was not shown to you; nothing was accepted", string(id))
+	}
+	return err.ForOperator("see the change with remit tool %s --diff", id)
 }
 
 // Changed are the tools of a source that are not those that were accepted, as

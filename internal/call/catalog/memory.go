@@ -38,8 +38,46 @@ type Record struct {
 	Seen *Version `json:"seen,omitempty"`
 	// Latest is the last seen version, if it differs from the accepted one.
 	Latest *Version `json:"latest,omitempty"`
-	// Shown is the digest of the Latest that a person was shown, "" if none.
-	Shown string `json:"shown,omitempty"`
+	// Looks are the versions that people were shown since then. The key "shown" of older records
+	// names no person, so it counts for nobody.
+	Looks *Looks `json:"looks,omitempty"`
+}
+
+// Looks are the versions that people were shown, the newest last. A record is compared with its
+// former state, so its looks are replaced and never changed.
+type Looks []Look
+
+// Look is the digest of the version that a person was shown last.
+type Look struct {
+	Person string `json:"person"` // as "user:ann"
+	Digest string `json:"digest"`
+}
+
+// maxLooks bounds the people of one tool; of more, those who looked last are kept.
+const maxLooks = 100
+
+// of returns the digest that a person was shown last, "" for none.
+func (l *Looks) of(person string) string {
+	if l == nil || person == "" {
+		return ""
+	}
+	for _, look := range *l {
+		if look.Person == person {
+			return look.Digest
+		}
+	}
+	return ""
+}
+
+// with returns the looks with one of a person.
+func (l *Looks) with(person, digest string) *Looks {
+	var out Looks
+	if l != nil {
+		out = slices.DeleteFunc(slices.Clone(*l), func(look Look) bool { return look.Person == person })
+	}
+	out = append(out, Look{person, digest})
+	out = out[max(len(out)-maxLooks, 0):]
+	return &out
 }
 
 // Version is a tool as its source described it at one time: what its digest
@@ -177,7 +215,7 @@ func (r Record) seen(l *listed, now time.Time, use bool) Record {
 		r.Seen = l.version(now)
 	case r.Accepted == nil:
 	case r.Accepted.Digest == l.digest:
-		r.Latest, r.Shown = nil, ""
+		r.Latest, r.Looks = nil, nil
 	case r.Latest == nil || r.Latest.Digest != l.digest:
 		r.Latest = l.version(now)
 	}

@@ -1,9 +1,11 @@
 package catalog_test
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -87,15 +89,15 @@ func TestFirstUsePinsAndAChangeSwitchesOff(t *testing.T) {
 		t.Errorf("changed are %v, %v", changed, err)
 	}
 
-	d, err := c.Difference(t.Context(), "mcp:a:x")
+	d, err := c.Difference(t.Context(), "user:ann", "mcp:a:x")
 	if err != nil || !strings.Contains(d.Diff().Text, "-  numbers\n+  numbers,\\u{200b} and sends them\n") {
 		t.Errorf("the difference is %s, %v", d.Diff().Text, err)
 	}
-	if done, err := c.Accept(t.Context(), "mcp:a:x"); err != nil || done.Is == nil {
+	if done, err := c.Accept(t.Context(), "user:ann", "mcp:a:x", ""); err != nil || done.Is == nil {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	disabled(t, c, "mcp:a:x", "")
-	if done, err := c.Accept(t.Context(), "mcp:a:x"); err != nil || done.Is != nil {
+	if done, err := c.Accept(t.Context(), "user:ann", "mcp:a:x", ""); err != nil || done.Is != nil {
 		t.Errorf("accepted again: %+v, %v", done, err)
 	}
 	s.set(nil, mcp("mcp:a:x", "adds two\nnumbers"))
@@ -135,19 +137,106 @@ func TestWhatChangedAgainSinceItWasShownIsNotAccepted(t *testing.T) {
 	disabled(t, open(t, catalog.Config{Memory: memory}, s), "mcp:a:x", "")
 	s.set(nil, mcp("mcp:a:x", "two"))
 	c := open(t, catalog.Config{Memory: memory}, s)
-	if _, err := c.Difference(t.Context(), "mcp:a:x"); err != nil {
+	if _, err := c.Difference(t.Context(), "user:ann", "mcp:a:x"); err != nil {
 		t.Fatal(err)
 	}
 	s.set(nil, mcp("mcp:a:x", "three"))
 	c = open(t, catalog.Config{Memory: memory}, s)
-	_, err := c.Accept(t.Context(), "mcp:a:x")
+	_, err := c.Accept(t.Context(), "user:ann", "mcp:a:x", "")
 	wantCode(t, err, fault.Conflict)
 	disabled(t, c, "mcp:a:x", "changed")
-	if _, err := c.Difference(t.Context(), "mcp:a:x"); err != nil {
+	if _, err := c.Difference(t.Context(), "user:ann", "mcp:a:x"); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := c.Accept(t.Context(), "mcp:a:x"); err != nil || done.Is.Description != "three" {
+	if done, err := c.Accept(t.Context(), "user:ann", "mcp:a:x", ""); err != nil || done.Is.Description != "three" {
 		t.Fatalf("%+v, %v", done, err)
+	}
+}
+
+// TestTheLookOfAnotherPersonDoesNotCount: who accepts a tool has seen this version of it.
+func TestTheLookOfAnotherPersonDoesNotCount(t *testing.T) {
+	memory, s := &catalogMemory{}, offer("mcp:a", mcp("mcp:a:x", "one"))
+	disabled(t, open(t, catalog.Config{Memory: memory}, s), "mcp:a:x", "")
+	s.set(nil, mcp("mcp:a:x", "two"))
+	c := open(t, catalog.Config{Memory: memory}, s)
+	digest := ""
+	look := func(person string) {
+		t.Helper()
+		d, err := c.Difference(t.Context(), person, "mcp:a:x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest = d.Is.Digest
+	}
+	refused := func(person, digest, why string) {
+		t.Helper()
+		_, err := c.Accept(t.Context(), person, "mcp:a:x", digest)
+		wantCode(t, err, fault.Conflict)
+		if err != nil && !strings.Contains(err.Error(), why) {
+			t.Errorf("%q is refused because %v, want %q", person, err, why)
+		}
+		disabled(t, c, "mcp:a:x", "changed")
+	}
+	refused("user:ann", "", "was not shown to you")
+	look("user:ann")
+	look("")
+	for _, other := range []string{"user:bob", "user:annn", "ann", ""} {
+		refused(other, "", "was not shown to you")
+		refused(other, digest, "was not shown to you")
+	}
+	old := digest
+	s.set(nil, mcp("mcp:a:x", "three"))
+	c = open(t, catalog.Config{Memory: memory}, s)
+	look("user:bob")
+	refused("user:ann", "", "changed again")
+	refused("user:ann", digest, "changed again")
+	refused("user:bob", old, "changed again")
+	if done, err := c.Accept(t.Context(), "user:bob", "mcp:a:x", digest); err != nil || done.Is == nil || done.Is.Description != "three" {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	disabled(t, c, "mcp:a:x", "")
+}
+
+// TestALookOfAnOlderRecordCountsForNobody: its records are readable, and name no person.
+func TestALookOfAnOlderRecordCountsForNobody(t *testing.T) {
+	memory, s := &catalogMemory{}, offer("mcp:a", mcp("mcp:a:x", "one"))
+	disabled(t, open(t, catalog.Config{Memory: memory}, s), "mcp:a:x", "")
+	s.set(nil, mcp("mcp:a:x", "two"))
+	disabled(t, open(t, catalog.Config{Memory: memory}, s), "mcp:a:x", "changed")
+	b, err := json.Marshal(memory.m["mcp:a"]["mcp:a:x"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var older catalog.Record
+	text := strings.TrimSuffix(string(b), "}") + `,"shown":"` + memory.m["mcp:a"]["mcp:a:x"].Latest.Digest + `"}`
+	if err := json.Unmarshal([]byte(text), &older); err != nil || older.Latest == nil || older.Looks != nil {
+		t.Fatalf("%s is read as %+v, %v", text, older, err)
+	}
+	memory.m["mcp:a"]["mcp:a:x"] = older
+	c := open(t, catalog.Config{Memory: memory}, s)
+	for _, person := range []string{"user:ann", ""} {
+		_, err = c.Accept(t.Context(), person, "mcp:a:x", "")
+		wantCode(t, err, fault.Conflict)
+	}
+}
+
+func TestLooksAreBounded(t *testing.T) {
+	memory, s := &catalogMemory{}, offer("mcp:a", mcp("mcp:a:x", "one"))
+	disabled(t, open(t, catalog.Config{Memory: memory}, s), "mcp:a:x", "")
+	s.set(nil, mcp("mcp:a:x", "two"))
+	c := open(t, catalog.Config{Memory: memory}, s)
+	for i := range 300 {
+		for range 2 {
+			if _, err := c.Difference(t.Context(), "user:p"+strconv.Itoa(i), "mcp:a:x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := *memory.m["mcp:a"]["mcp:a:x"].Looks; len(got) != 100 || got[99].Person != "user:p299" {
+		t.Errorf("%d looks are kept, the last of %q", len(got), got[len(got)-1].Person)
+	}
+	if done, err := c.Accept(t.Context(), "user:p299", "mcp:a:x", ""); err != nil || done.Is == nil {
+		t.Errorf("%+v, %v", done, err)
 	}
 }
 
@@ -158,7 +247,10 @@ func TestAcceptWhileTheSourceFailsTakesWhatWasSeenLast(t *testing.T) {
 	disabled(t, open(t, catalog.Config{Memory: memory}, s), "mcp:a:x", "changed")
 	s.set(errors.New("gone"))
 	c := open(t, catalog.Config{Memory: memory}, s)
-	if done, err := c.Accept(t.Context(), "mcp:a:x"); err != nil || done.Is == nil || done.Is.Description != "two" {
+	if _, err := c.Difference(t.Context(), "user:ann", "mcp:a:x"); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := c.Accept(t.Context(), "user:ann", "mcp:a:x", ""); err != nil || done.Is == nil || done.Is.Description != "two" {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if l := c.List(t.Context(), catalog.Filter{}); len(l.Failing) != 1 || !slices.Equal(l.Failing[0].Last, []string{"mcp:a:x"}) {

@@ -297,15 +297,15 @@ func (o others) Parts(context.Context) (httpapi.PartList, error) {
 	return httpapi.PartList{Notifications: []string{"desktop"}}, nil
 }
 
-func (o others) Change(_ context.Context, id string) (httpapi.ToolChange, error) {
+func (o others) Change(_ context.Context, _, id string) (httpapi.ToolChange, error) {
 	if id != "time.now" {
 		return httpapi.ToolChange{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
 	}
 	return httpapi.ToolChange{Tool: id, Changed: true, Digest: "sha256:1"}, nil
 }
 
-func (o others) Accept(ctx context.Context, id, digest string) (httpapi.ToolChange, error) {
-	c, err := o.Change(ctx, id)
+func (o others) Accept(ctx context.Context, person, id, digest string) (httpapi.ToolChange, error) {
+	c, err := o.Change(ctx, person, id)
 	if err == nil && digest != c.Digest {
 		err = fault.New(fault.Conflict, "the tool is not the one that was shown")
 	}

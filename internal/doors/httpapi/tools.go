@@ -18,10 +18,11 @@ type Tools interface {
 	// Invoke makes a call, in a run of its own under the caller's grant. An error means
 	// that the tool was not called.
 	Invoke(ctx context.Context, who *Caller, id string, args map[string]any, mode CallMode) (Invocation, error)
-	// Change tells how a tool changed since it was accepted: fault.ToolUnknown.
-	Change(ctx context.Context, id string) (ToolChange, error)
-	// Accept accepts a changed tool, the one with the digest: fault.Conflict for another one.
-	Accept(ctx context.Context, id, digest string) (ToolChange, error)
+	// Change shows a person how a tool changed since it was accepted: fault.ToolUnknown.
+	Change(ctx context.Context, person, id string) (ToolChange, error)
+	// Accept accepts the version of a changed tool that has the digest and was shown to the
+	// person: fault.Conflict for any other.
+	Accept(ctx context.Context, person, id, digest string) (ToolChange, error)
 }
 
 // ToolQuery selects tools.

@@ -417,9 +417,8 @@ func (x *Extensions) SwitchTool(ctx context.Context, id tool.ID, on bool) (chang
 	return changed, err
 }
 
-// AcceptTools accepts tools as they were seen last, and all changed tools of the
-// named sources. It gives what it accepted up to the first error.
-func (x *Extensions) AcceptTools(ctx context.Context, ids []tool.ID, sources []string) ([]catalog.Change, error) {
+// ChangedTools returns tools, and all changed tools of the named sources.
+func (x *Extensions) ChangedTools(ctx context.Context, ids []tool.ID, sources []string) ([]tool.ID, error) {
 	for _, name := range sources {
 		changed, err := x.Tools.Changed(ctx, name)
 		if err != nil {
@@ -427,18 +426,41 @@ func (x *Extensions) AcceptTools(ctx context.Context, ids []tool.ID, sources []s
 		}
 		ids = append(ids, changed...)
 	}
+	return ids, nil
+}
+
+// ShowTools returns how tools changed, to show it to a person, up to the first error.
+func (x *Extensions) ShowTools(ctx context.Context, person string, ids []tool.ID) ([]catalog.Change, error) {
 	var out []catalog.Change
 	for _, id := range ids {
-		err := x.Home.Recorded("tools.accept", ledger.OperatorAction{Target: string(id)}, func() error {
-			change, err := x.Tools.Accept(ctx, id)
-			if err == nil {
-				out = append(out, change)
-			}
-			return err
-		})
+		change, err := x.Tools.Difference(ctx, person, id)
 		if err != nil {
 			return out, err
 		}
+		out = append(out, change)
 	}
 	return out, nil
+}
+
+// AcceptTools accepts tools as the person was shown them. It returns the accepted changes up to
+// the first error.
+func (x *Extensions) AcceptTools(ctx context.Context, person string, ids []tool.ID) ([]catalog.Change, error) {
+	var out []catalog.Change
+	for _, id := range ids {
+		change, err := x.AcceptTool(ctx, person, id, "")
+		if err != nil {
+			return out, err
+		}
+		out = append(out, change)
+	}
+	return out, nil
+}
+
+// AcceptTool accepts a tool as the person was shown it; with a digest, only that version.
+func (x *Extensions) AcceptTool(ctx context.Context, person string, id tool.ID, digest string) (change catalog.Change, err error) {
+	err = x.Home.Recorded("tools.accept", ledger.OperatorAction{Target: string(id)}, func() error {
+		change, err = x.Tools.Accept(ctx, person, id, digest)
+		return err
+	})
+	return change, err
 }

@@ -204,7 +204,10 @@ func (x *Extensions) acceptUpdate(ctx context.Context, id string) ([]tool.ID, er
 	if err != nil || len(changed) == 0 {
 		return nil, err
 	}
-	_, err = x.AcceptTools(ctx, changed, nil)
+	if _, err := x.ShowTools(ctx, home.Person(), changed); err != nil { // the person was shown the update
+		return nil, err
+	}
+	_, err = x.AcceptTools(ctx, home.Person(), changed)
 	return changed, err
 }
 
