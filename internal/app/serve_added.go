@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -75,9 +74,6 @@ func (s *served) Accept(ctx context.Context, person, id, digest string) (httpapi
 	c, err := s.app.Extensions.AcceptTool(ctx, person, tool.ID(id), digest)
 	if err == nil && c.Is == nil {
 		err = fault.New(fault.Conflict, "the tool %q did not change; nothing was accepted", id)
-	}
-	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == fault.Conflict {
-		err = e.WithHint("look at the change, and accept it then")
 	}
 	return out, err
 }

@@ -163,7 +163,7 @@ func unshown(id tool.ID, shown string) error {
 	if shown == "" {
 		err = fault.New(fault.Conflict, "the change of the tool %q was not shown to you; nothing was accepted", string(id))
 	}
-	return err.ForOperator("see the change with remit tool %s --diff", id)
+	return err.ForOperator("see the change with remit tool %s --diff, or on the tool's page in the web UI", id)
 }
 
 // Changed are the tools of a source that are not those that were accepted, as
