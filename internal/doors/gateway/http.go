@@ -70,6 +70,9 @@ type client struct {
 // gone reports whether the session has ended, or never started.
 func (c *client) gone() bool { return c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 }
 
+// revoked reports whether the grant of the session can no longer be used.
+func (c *client) revoked(ctx context.Context) bool { return refusesGrant(c.conn.session.Usable(ctx)) }
+
 // ServeHTTP serves clients on a listener until ctx ends. Every client presents a grant
 // token as its bearer token, and works under that grant alone. Requests to another host
 // than loopback or one of hosts are refused, as are those of web pages of other origins.
@@ -129,9 +132,9 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
-	if r.Method == http.MethodGet && !who.Until.IsZero() { // a stream ends with the token that opened it
-		ctx, cancel := context.WithDeadline(r.Context(), who.Until)
-		defer cancel()
+	if r.Method == http.MethodGet { // a stream ends with the token that opened it
+		ctx, stop := callers.Watch(r.Context(), w.gateway.opts.Gate, who, callers.CheckEvery)
+		defer stop()
 		r = r.WithContext(ctx)
 	}
 	if who, status, err = w.readBody(rw, r, who); err != nil {
@@ -160,7 +163,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	} else {
 		c.handler.ServeHTTP(rw, r)
 	}
-	gone := c.gone()
+	gone := c.gone() || r.Context().Err() != nil && c.revoked(after)
 	if c.shared && fresh && (gone || c.initialized(after) != nil) {
 		_ = c.forget(after, st) // it expires
 	}
@@ -364,7 +367,8 @@ func (w *web) end(ctx context.Context, c *client) {
 	_ = c.conn.end(ctx) // an error of the ledger shows at the next run
 }
 
-// reap ends the runs of clients that are gone.
+// reap ends the runs of clients that are gone, and of those whose grants were revoked, whatever
+// their requests.
 func (w *web) reap(ctx context.Context) {
 	t := time.NewTicker(clientIdle / 10)
 	defer t.Stop()
@@ -374,18 +378,22 @@ func (w *web) reap(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		var gone []*client
-		w.mu.Lock()
-		for _, c := range w.clients {
-			if c.active == 0 && time.Since(c.used) > clientIdle {
-				gone = append(gone, c)
-			}
-		}
-		w.mu.Unlock()
-		for _, c := range gone {
+		w.endGone(ctx)
+		w.endOthers(ctx)
+	}
+}
+
+func (w *web) endGone(ctx context.Context) {
+	w.mu.Lock()
+	idle := make(map[*client]bool, len(w.clients))
+	for _, c := range w.clients {
+		idle[c] = c.active == 0 && time.Since(c.used) > clientIdle
+	}
+	w.mu.Unlock()
+	for c, gone := range idle {
+		if gone || c.revoked(ctx) {
 			w.end(ctx, c)
 		}
-		w.endOthers(ctx)
 	}
 }
 

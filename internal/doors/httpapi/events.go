@@ -13,6 +13,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/callers"
 )
 
 func (s *Server) events() {
@@ -168,8 +169,8 @@ func (st *stream) state() (begun bool, failed error) {
 func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*agent.Problem)) {
 	t := time.NewTicker(s.limits.Heartbeat)
 	defer t.Stop()
-	check := time.NewTicker(min(s.limits.Heartbeat, grantEvery))
-	defer check.Stop()
+	watched, stop := callers.Watch(ctx, s.o.Gate, who, min(s.limits.Heartbeat, callers.CheckEvery))
+	defer stop()
 	first := time.NewTimer(quiet)
 	defer first.Stop()
 	for {
@@ -183,15 +184,11 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 		case <-s.draining:
 			ended(&agent.Problem{Code: fault.SessionBusy.Error(), Message: "the service is stopping", Hint: "connect again when it is back"})
 			return
-		case <-check.C:
-			if _, err := s.o.Gate.Check(ctx, who); err != nil {
-				if ctx.Err() != nil {
-					return
-				}
-				p := problem(err)
-				ended(&agent.Problem{Code: p.Code, Message: p.Detail, Hint: p.Hint})
-				return
+		case <-watched.Done():
+			if ctx.Err() == nil {
+				ended(turnFailed(context.Cause(watched)))
 			}
+			return
 		case <-t.C:
 			if st.raw(": beat\n\n") != nil {
 				return
@@ -203,9 +200,6 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 // quiet is how long a stream waits for its first event before the response starts without
 // one.
 const quiet = 50 * time.Millisecond
-
-// grantEvery is how often the grant of a stream is checked.
-const grantEvery = time.Second
 
 // waitingEvents is how many events wait for a slow client.
 const waitingEvents = 512
@@ -262,8 +256,8 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 	st := s.open(x)
 	beat := time.NewTicker(s.limits.Heartbeat)
 	defer beat.Stop()
-	check := time.NewTicker(min(s.limits.Heartbeat, grantEvery))
-	defer check.Stop()
+	watched, stop := callers.Watch(x.asked.Context(), s.o.Gate, x.who, min(s.limits.Heartbeat, callers.CheckEvery))
+	defer stop()
 	err := st.send(first)
 	for err == nil {
 		select {
@@ -277,11 +271,9 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 			err = st.send(e)
 		case <-beat.C:
 			err = st.raw(": beat\n\n")
-		case <-check.C:
-			if _, gone := s.o.Gate.Check(x.asked.Context(), x.who); gone != nil { // the turn goes on under its own authority
-				st.end(turnFailed(gone))
-				return
-			}
+		case <-watched.Done(): // the turn goes on under its own authority
+			st.end(turnFailed(context.Cause(watched)))
+			return
 		case <-slow:
 			st.end(&agent.Problem{Code: fault.LimitReached.Error(), Message: "the client reads too slowly", Hint: "follow the session's events instead"})
 			return

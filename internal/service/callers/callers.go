@@ -35,6 +35,9 @@ const (
 	tellEvery   = time.Second // refused tokens are recorded at most so often
 )
 
+// CheckEvery is the interval between the checks of an open stream's caller.
+const CheckEvery = time.Second
+
 // Caller is an authenticated client of a service.
 type Caller struct {
 	Name   string    // the grant's holder, as "user:ann"
@@ -132,6 +135,33 @@ func (g *Gate) Check(ctx context.Context, c *Caller) (*Caller, error) {
 	now := e.caller
 	now.Lent, now.Until = c.Lent, c.Until // of the token that was presented, which the grant stands for
 	return &now, nil
+}
+
+// Checker checks callers as [Gate.Check] does.
+type Checker interface {
+	Check(ctx context.Context, c *Caller) (*Caller, error)
+}
+
+// Watch checks the caller of an open stream at an interval. The context ends with the first
+// refusal, which is its cause, or with stop.
+func Watch(ctx context.Context, by Checker, c *Caller, every time.Duration) (watched context.Context, stop func()) {
+	watched, refuse := context.WithCancelCause(ctx)
+	go func() {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-watched.Done():
+				return
+			case <-t.C:
+			}
+			if _, err := by.Check(watched, c); err != nil {
+				refuse(err)
+				return
+			}
+		}
+	}()
+	return watched, func() { refuse(nil) }
 }
 
 func (g *Gate) enter(ctx context.Context, text string) (*entered, error) {
