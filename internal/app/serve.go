@@ -187,7 +187,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	g.People, a.Queue.Sessions = a.People, service
+	g.People, a.Queue.Sessions, ui.gate = a.People, service, g
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, gate: g}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{

@@ -59,6 +59,7 @@ type webUI struct {
 	hosts   []string
 	logins  *logins.Logins
 	address string // that the service listens on
+	gate    webui.Gate
 }
 
 // origin is where browsers and programs reach the service: where issuers send browsers back to,
@@ -87,7 +88,7 @@ func (a *App) webUI(q ServeRequest, tls bool, st store.Backend) *webUI {
 
 // mount makes the handler of the web UI.
 func (u *webUI) mount(api http.Handler) (http.Handler, error) {
-	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Logins: u.logins, Host: u.host, Hosts: u.hosts, TLS: u.tls || u.people.Encrypted()})
+	return webui.New(webui.Options{API: api, Devices: u.devices, Gate: u.gate, People: u.people, Logins: u.logins, Host: u.host, Hosts: u.hosts, TLS: u.tls || u.people.Encrypted()})
 }
 
 // lasting is where browsers find the web UI at each start; "": its name is made anew.

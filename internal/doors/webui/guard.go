@@ -83,13 +83,21 @@ func (s *Server) signedIn(pattern string, serve func(x *exchange)) {
 	})
 }
 
-// device finds the signed-in browser that makes a request.
+// device finds the signed-in browser that makes a request, and checks its grant. So a revoked one
+// does nothing, not even what needs no API.
 func (s *Server) device(r *http.Request) (devices.Device, error) {
 	c, err := r.Cookie(s.cookieName())
 	if err != nil {
 		return devices.Device{}, s.notSignedIn()
 	}
-	return s.o.Devices.Enter(r.Context(), c.Value)
+	d, err := s.o.Devices.Enter(r.Context(), c.Value)
+	if err != nil {
+		return devices.Device{}, err
+	}
+	if err := s.o.Gate.Usable(r.Context(), d.Token); err != nil {
+		return devices.Device{}, err
+	}
+	return d, nil
 }
 
 // handler makes a page.

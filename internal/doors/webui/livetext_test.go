@@ -50,7 +50,7 @@ func TestTheStreamHasTheTextOfConversations(t *testing.T) {
 
 func testTexts(t *testing.T, a *streams) {
 	t.Helper()
-	s, err := webui.New(webui.Options{API: a, Devices: &browsers{}, Host: host})
+	s, err := webui.New(webui.Options{API: a, Devices: &browsers{}, Gate: &browsers{}, Host: host})
 	if err != nil {
 		t.Fatal(err)
 	}

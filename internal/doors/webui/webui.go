@@ -54,6 +54,12 @@ type Devices interface {
 	Admit(ctx context.Context, token string, confirmed time.Time, label string) (cookie string, d devices.Device, err error)
 }
 
+// Gate knows the grants of browsers.
+type Gate interface {
+	// Usable gives an error if the grant of a token cannot be used now.
+	Usable(ctx context.Context, token string) error
+}
+
 // People signs people in at their identity providers.
 type People interface {
 	Issuers() []string
@@ -72,6 +78,7 @@ type Logins interface {
 type Options struct {
 	API     http.Handler
 	Devices Devices
+	Gate    Gate
 	People  People           // nil: people sign in by remit ui alone
 	Logins  Logins           // nil: no program can be signed in
 	Host    string           // the host name that it is served under, without a port
@@ -91,8 +98,8 @@ type Server struct {
 
 // New makes a server.
 func New(o Options) (*Server, error) {
-	if o.API == nil || o.Devices == nil || o.Host == "" {
-		return nil, fault.New(fault.Internal, "a web UI needs an API, devices and a host")
+	if o.API == nil || o.Devices == nil || o.Gate == nil || o.Host == "" {
+		return nil, fault.New(fault.Internal, "a web UI needs an API, devices, a gate and a host")
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -38,6 +38,21 @@ var now = time.Date(2026, 11, 21, 12, 5, 0, 0, time.UTC)
 type browsers struct {
 	out       []string
 	confirmed time.Time
+	revoked   bool
+}
+
+// Usable implements webui.Gate.
+func (b *browsers) Usable(_ context.Context, token string) error {
+	if b.revoked || token != b.device().Token {
+		return fault.New(fault.GrantRevoked, "the grant was revoked")
+	}
+	return nil
+}
+
+// guarded are devices with the gate of their grants.
+type guarded interface {
+	webui.Devices
+	webui.Gate
 }
 
 func (b *browsers) device() devices.Device {
@@ -184,10 +199,10 @@ func newServer(t *testing.T) (*webui.Server, *api, *browsers) {
 	return s, a, b
 }
 
-func serverOf(t *testing.T, d webui.Devices) (*webui.Server, *api) {
+func serverOf(t *testing.T, d guarded) (*webui.Server, *api) {
 	t.Helper()
 	a := &api{t: t, fail: map[string]string{}}
-	s, err := webui.New(webui.Options{API: a, Devices: d, Logins: oneLogin{}, Host: host, Now: func() time.Time { return now }})
+	s, err := webui.New(webui.Options{API: a, Devices: d, Gate: d, Logins: oneLogin{}, Host: host, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -464,7 +479,7 @@ func TestALinkOfAnotherSiteCanGoOn(t *testing.T) {
 }
 
 func TestTheCookieNeedsEncryptionUnderTLS(t *testing.T) {
-	s, err := webui.New(webui.Options{API: &api{t: t}, Devices: &browsers{}, Host: host, TLS: true, Now: func() time.Time { return now }})
+	s, err := webui.New(webui.Options{API: &api{t: t}, Devices: &browsers{}, Gate: &browsers{}, Host: host, TLS: true, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,6 +137,12 @@ func (g *Gate) Check(ctx context.Context, c *Caller) (*Caller, error) {
 	return &now, nil
 }
 
+// Usable gives an error if the grant of a token cannot be used now.
+func (g *Gate) Usable(ctx context.Context, token string) error {
+	_, err := g.enter(ctx, token)
+	return err
+}
+
 // Checker checks callers as [Gate.Check] does.
 type Checker interface {
 	Check(ctx context.Context, c *Caller) (*Caller, error)

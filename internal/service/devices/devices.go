@@ -276,8 +276,8 @@ func errUsed() error {
 	return fault.New(fault.GrantInvalid, "this sign-in link was used already, or is older than a minute").WithHint("run remit ui again")
 }
 
-// Enter finds the device of a cookie. It does not check the device's grant, which the
-// service does for each request.
+// Enter finds the device of a cookie. It does not check the device's grant, which the web UI
+// does for each request.
 func (d *Devices) Enter(ctx context.Context, cookie string) (Device, error) {
 	st, err := d.Grants.Ephemera(ctx)
 	if err != nil {
