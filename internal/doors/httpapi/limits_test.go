@@ -1,12 +1,15 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,6 +152,83 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		}
 	}
 	wantStatus(t, get("/v1/agents").of(s), 200)
+}
+
+// unread is a body that notes its reads, and waits in the first one.
+type unread struct {
+	begun chan struct{}
+	end   chan struct{}
+	once  sync.Once
+}
+
+func (u *unread) Read([]byte) (int, error) {
+	u.once.Do(func() { close(u.begun) })
+	<-u.end
+	return 0, io.EOF
+}
+
+// TestABodyIsReadOnlyWithAPlace: bodies that do not end take all places of their root grant, also the
+// places of large files. The body of a further request is not read; another caller's is, and a small
+// file of the same one.
+func TestABodyIsReadOnlyWithAPlace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limits       httpapi.Limits
+		method, path string
+		size         int64
+	}{
+		"requests":     {httpapi.Limits{Requests: 4}, "POST", "/v1/agents", 10},
+		"large files":  {httpapi.Limits{Large: 4}, "PUT", "", 2 << 20},
+		"unknown size": {httpapi.Limits{Large: 4}, "PUT", "", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.caller("bob", "user:bob", "*")
+			s := server(t, w, func(o *httpapi.Options) { o.Limits.Requests, o.Limits.Large = tt.limits.Requests, tt.limits.Large })
+			_, session := agentAndSession(t, s, "admin")
+			path := cmp.Or(tt.path, "/v1/sessions/"+session+"/files/notes.md")
+			var waiting sync.WaitGroup
+			end := make(chan struct{})
+			send := func(token string) (*unread, chan int) {
+				u, done := &unread{begun: make(chan struct{}), end: end}, make(chan int, 1)
+				r := httptest.NewRequest(tt.method, "http://127.0.0.1"+path, u)
+				r.ContentLength = tt.size
+				r.Header.Set("Authorization", "Bearer "+token)
+				waiting.Go(func() {
+					rec := httptest.NewRecorder()
+					s.ServeHTTP(rec, r)
+					done <- rec.Code
+				})
+				return u, done
+			}
+			for range 2 { // half of four
+				u, _ := send("admin")
+				<-u.begun
+			}
+			u, done := send("admin")
+			select {
+			case code := <-done:
+				if code != 503 {
+					t.Errorf("a third body: %d", code)
+				}
+			case <-u.begun:
+				t.Error("a third body is read")
+			}
+			if tt.limits.Large > 0 {
+				small := httptest.NewRequest("PUT", "http://127.0.0.1"+path, strings.NewReader("small"))
+				small.Header.Set("Authorization", "Bearer admin")
+				rec := httptest.NewRecorder()
+				if s.ServeHTTP(rec, small); rec.Code/100 != 2 {
+					t.Errorf("a small file: %d %s", rec.Code, rec.Body)
+				}
+			} else {
+				u, _ := send("bob")
+				<-u.begun
+			}
+			close(end)
+			waiting.Wait()
+			wantStatus(t, get("/v1/agents").of(s), 200)
+		})
+	}
 }
 
 // An MCP client with a token that is no good gets no further than any other, and is

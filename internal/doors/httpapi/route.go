@@ -226,6 +226,12 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			s.fail(x, p)
 			return
 		}
+		leave, p := s.place(x, r)
+		if p != nil {
+			s.fail(x, p)
+			return
+		}
+		defer leave()
 		body, p := s.body(x, r)
 		if p == nil && body != nil {
 			p = s.readmit(x, r)
@@ -234,12 +240,6 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			s.fail(x, p)
 			return
 		}
-		leave, p := s.place(x)
-		if p != nil {
-			s.fail(x, p)
-			return
-		}
-		defer leave()
 		s.once(x, r, body, func() {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			handler(&humaCall{humaContext: humago.NewContext(o, r, x), x: x, r: r})
@@ -366,13 +366,25 @@ func (s *Server) inRate(ctx context.Context, who *Caller) *Problem {
 	return p
 }
 
-// place takes one of the places for requests that are carried out at once. A request without
-// one has had no effect. Event streams have a limit of their own, see seat.
-func (s *Server) place(x *exchange) (leave func(), p *Problem) {
+// place takes one of the places for requests that are carried out at once, before the body is read:
+// bodies take memory. A large body needs a further place. A request without a place has had no
+// effect. Event streams have a limit of their own, see seat.
+func (s *Server) place(x *exchange, r *http.Request) (leave func(), p *Problem) {
 	if x.who == nil || x.op.stream && x.op.method == http.MethodGet {
 		return func() {}, nil
 	}
 	leave, ok := s.places.Take(grantsOf(x.who)...)
+	if ok && x.op.raw > 0 && (r.ContentLength < 0 || r.ContentLength > s.limits.Body) {
+		one := leave
+		var large func()
+		if large, ok = s.large.Take(grantsOf(x.who)...); !ok {
+			one()
+		}
+		leave = func() {
+			large()
+			one()
+		}
+	}
 	if !ok {
 		p = bad(http.StatusServiceUnavailable, fault.LimitReached, "too many requests are being carried out", "try again in a second")
 		p.retry = "1"

@@ -140,6 +140,7 @@ type Limits struct {
 	Burst      int           // of them at once; default 2 s of Rate
 	Refused    float64       // requests a second of one address without a valid grant; default 10
 	Requests   int           // requests that are carried out at once, turns included, at most half of them of one root grant; default 1024
+	Large      int           // bodies of files larger than Body, or of unknown size, at once, at most half of them of one root grant; default 32
 	Runs       int           // runs of plans at once, at most half of them of one root grant; default 64
 	Streams    int           // open event streams at once, at most half of them of one root grant; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
@@ -154,7 +155,7 @@ func (l Limits) settled() Limits {
 	l.Rate, l.Refused = cmp.Or(l.Rate, 10000), cmp.Or(l.Refused, 10)
 	l.Burst = cmp.Or(l.Burst, int(2*l.Rate)+1)
 	l.Streams, l.Remembered = cmp.Or(l.Streams, 2048), cmp.Or(l.Remembered, 4096)
-	l.Requests, l.Runs = cmp.Or(l.Requests, 1024), cmp.Or(l.Runs, 64)
+	l.Requests, l.Runs, l.Large = cmp.Or(l.Requests, 1024), cmp.Or(l.Runs, 64), cmp.Or(l.Large, 32)
 	l.Turn, l.Heartbeat, l.Drain = cmp.Or(l.Turn, 10*time.Minute), cmp.Or(l.Heartbeat, 15*time.Second), cmp.Or(l.Drain, 20*time.Second)
 	return l
 }
@@ -175,6 +176,7 @@ type Server struct {
 	met     meters
 	seats   *admission.Seats // of event streams
 	places  *admission.Seats // of other requests
+	large   *admission.Seats // of large bodies, beside their requests
 	running *admission.Seats // of runs that were started
 	health  health
 	ui      http.Handler // nil: none
@@ -203,6 +205,7 @@ func New(o Options) (*Server, error) {
 		s.shared = admission.NewShared(s.limits.Rate, s.limits.Burst, o.TakeRequests)
 	}
 	s.again, s.met = newRemembered(s.limits.Remembered), newMeters(o.Metrics)
+	s.large = admission.NewSeats(s.limits.Large)
 	s.seats, s.places, s.running = admission.NewSeats(s.limits.Streams), admission.NewSeats(s.limits.Requests), admission.NewSeats(s.limits.Runs)
 	s.api = s.describe()
 	s.system()
