@@ -172,13 +172,24 @@ func (p *reply) WriteHeader(status int) {
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
+// maxPart is the most bytes that a client must read within the time for a part.
+const maxPart = 64 << 10
+
+// Write implements http.ResponseWriter. It writes a large body in parts, so a slow client that reads
+// on keeps its connection.
 func (p *reply) Write(b []byte) (int, error) {
 	if !p.begun {
 		p.WriteHeader(http.StatusOK)
 	}
-	p.visit.pace()
-	return p.ResponseWriter.Write(b)
+	var n int
+	for {
+		part := b[n:min(n+maxPart, len(b))]
+		p.visit.pace()
+		wrote, err := p.ResponseWriter.Write(part)
+		if n += wrote; err != nil || n >= len(b) {
+			return n, err
+		}
+	}
 }
 
 // FlushError is what http.ResponseController calls.

@@ -1,12 +1,15 @@
 package admission_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,6 +72,51 @@ func TestAClientThatDoesNotReadLosesItsConnection(t *testing.T) {
 				t.Errorf("writing ended with %v", err)
 			}
 		})
+	}
+}
+
+// deadlines is a response that notes the sizes of the parts after each deadline.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	parts []int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error { return nil }
+func (d *deadlines) SetWriteDeadline(time.Time) error {
+	d.parts = append(d.parts, 0)
+	return nil
+}
+
+func (d *deadlines) Write(b []byte) (int, error) {
+	d.parts[len(d.parts)-1] += len(b)
+	return d.ResponseRecorder.Write(b)
+}
+
+// TestALargeResponseHasADeadlineForEachPart: whatever one write has, an admitted client need not
+// read more than 64 KiB before the next deadline. A stranger has one deadline for all.
+func TestALargeResponseHasADeadlineForEachPart(t *testing.T) {
+	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 8 << 20} {
+		for _, admitted := range []bool{true, false} {
+			body := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size]
+			d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			admission.Door{}.Settled().Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if admitted {
+					admission.Admit(r.Context())
+				}
+				if n, err := w.Write(body); n != size || err != nil {
+					t.Errorf("%d bytes: %d, %v", size, n, err)
+				}
+			})).Handler.ServeHTTP(d, httptest.NewRequest(http.MethodGet, "/", nil))
+			if !bytes.Equal(d.Body.Bytes(), body) {
+				t.Errorf("%d bytes arrive changed", size)
+			}
+			if most := slices.Max(d.parts); admitted && most > 64<<10 {
+				t.Errorf("%d bytes: a part of %d bytes has one deadline", size, most)
+			}
+			if !admitted && len(d.parts) != 1 {
+				t.Errorf("%d bytes: a stranger has %d deadlines", size, len(d.parts))
+			}
+		}
 	}
 }
 
