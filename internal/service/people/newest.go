@@ -26,7 +26,7 @@ type newest struct {
 	Person  ledger.Person `json:"person"`            // as this token describes the person, Said included
 	Seen    time.Time     `json:"seen_at"`           // when it was first presented
 	Torn    bool          `json:"torn,omitempty"`    // two tokens of this time give different roles, so neither counts
-	After   time.Time     `json:"after,omitzero"`    // only tokens that were issued later count: the operator revoked the person's grant
+	After   time.Time     `json:"after,omitzero"`    // only tokens that were issued later count: when the operator revoked the person's grant, and skew
 	Retired []time.Time   `json:"retired,omitempty"` // when newer tokens made grants of other roles void, the last ones
 
 	record store.Ephemeral
@@ -90,13 +90,13 @@ func (p *People) advance(ctx context.Context, who *ledger.Person, role settings.
 			if slices.ContainsFunc(n.Retired, at.Equal) {
 				continue
 			}
-			n.After = later(n.After, at)
-			if !n.Seen.After(at) { // whatever the issuer's clock said
+			n.After = later(n.After, at.Add(skew)) // the issuer's clock may be ahead
+			if !n.Seen.After(at) {                 // whatever the issuer's clock said
 				n.After = later(n.After, n.Person.Said)
 			}
 		}
 		if !who.Said.After(n.After) {
-			return fault.New(fault.GrantRevoked, "the grant of this person was revoked after the token was issued").WithHint("sign in again at the issuer")
+			return fault.New(fault.GrantRevoked, "the grant of this person was revoked after the token was issued, or less than a minute before").WithHint("sign in again at the issuer, a minute after the revocation or later")
 		}
 		if who.Said.After(n.Person.Said) {
 			n.Person, n.Seen, n.Torn = *who, p.now().UTC(), false
