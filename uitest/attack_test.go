@@ -231,3 +231,48 @@ func TestNoTextOfAnAgentBecomesMarkup(t *testing.T) {
 	}
 	b.silent()
 }
+
+// TestRightToLeftLettersReorderNothing: letters of every script from right to left stand in the
+// arguments of a question where they stand in the text, which has no control characters.
+func TestRightToLeftLettersReorderNothing(t *testing.T) {
+	s, b := newService(t), newTab(t)
+	var lines []string
+	for _, letters := range [][2]string{{"א", "ב"}, {"ا", "ب"}, {"ܐ", "ܒ"}, {"ߊ", "ߋ"}, {"𞤀", "𞤁"}} {
+		lines = append(lines, "pay "+letters[0]+" 100 > 2500 "+letters[1]+" (a/b)")
+	}
+	text := strings.Join(lines, "\n")
+	s.agent("reorder", write("src/א 100 2500 ב.txt", text), write("src/main.go", text))
+	s.signIn(b)
+	for _, q := range s.waiting() {
+		b.open(s.url + "/approvals/" + q.ID.String())
+		wrong := get[string](b, `(() => {
+			let seen = 0, wrong = "";
+			for (const box of document.querySelectorAll("main pre, main code, main .values dt")) {
+				const nodes = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+				let left = -1, top = -1;
+				for (let n; (n = nodes.nextNode());) {
+					const text = n.data;
+					for (let i = 0; i < text.length; i++) {
+						if (/[\s\udc00-\udfff]/.test(text[i])) continue;
+						const range = document.createRange();
+						range.setStart(n, i);
+						range.setEnd(n, i + (/[\ud800-\udbff]/.test(text[i]) ? 2 : 1));
+						const at = range.getBoundingClientRect();
+						if (at.width === 0) continue;
+						if (/[\u0590-\u08ff]/.test(text[i])) seen++;
+						if (Math.abs(at.top - top) < 8 && at.left < left) wrong ||= text;
+						left = at.left;
+						top = at.top;
+					}
+				}
+			}
+			return wrong || (seen ? "" : "no such letters");
+		})()`)
+		if wrong != "" {
+			t.Errorf("the question about %s: %q is reordered", q.ID, wrong)
+		}
+	}
+	if n := len(s.waiting()); n == 0 {
+		t.Error("there is no question")
+	}
+}
