@@ -367,8 +367,7 @@ func (w *web) end(ctx context.Context, c *client) {
 	_ = c.conn.end(ctx) // an error of the ledger shows at the next run
 }
 
-// reap ends the runs of clients that are gone, and of those whose grants were revoked, whatever
-// their requests.
+// reap ends the runs of absent clients and of revoked grants, despite requests under way.
 func (w *web) reap(ctx context.Context) {
 	t := time.NewTicker(clientIdle / 10)
 	defer t.Stop()

@@ -83,8 +83,8 @@ func (s *Server) signedIn(pattern string, serve func(x *exchange)) {
 	})
 }
 
-// device finds the signed-in browser that makes a request, and checks its grant. So a revoked one
-// does nothing, not even what needs no API.
+// device finds the signed-in browser of a request and checks its grant, also for actions without a
+// request to the API.
 func (s *Server) device(r *http.Request) (devices.Device, error) {
 	c, err := r.Cookie(s.cookieName())
 	if err != nil {
