@@ -57,7 +57,7 @@ func TestARevokedClientLosesItsStreamAndPlace(t *testing.T) {
 	defer func() { _ = other.Body.Close() }()
 	var streams []*http.Response
 	for range 32 {
-		streams = append(streams, sessionOf(t, addr, narrowed.Text))
+		streams = append(streams, sessionOf(t, addr, narrowed.Text)) //nolint:bodyclose // closed below
 	}
 	if got := greet(t, addr, root); got != http.StatusServiceUnavailable {
 		t.Fatalf("client 33 of the root grant: %d", got)
