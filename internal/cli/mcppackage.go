@@ -157,7 +157,7 @@ tools accept. Nothing is upgraded otherwise.
 				return nil
 			}
 			s.printf("%s %s runs %s@%s  %s\n", s.paint(green, "✓"), m.Name, show(m.Package.Name), show(m.Package.Version),
-				s.paint(dim, "remit tools accept --source mcp:"+m.Name))
+				s.paint(dim, "remit tools accept --source mcp:"+m.Name+" --diff, then without --diff"))
 			return nil
 		},
 	}

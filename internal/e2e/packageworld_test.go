@@ -111,6 +111,7 @@ func pinnedAndUpgraded(t *testing.T, w *world, e ecosystem) {
 	if got := peek(open); !strings.Contains(got, "changed") || strings.Contains(got, `"open"`) {
 		t.Errorf("a tool of other files is still accepted:\n%s", got)
 	}
+	w.must(0, "tools", "accept", "--source", "mcp:tiny", "--diff")
 	w.must(0, "tools", "accept", "--source", "mcp:tiny")
 	if got := peek(open); !strings.Contains(got, `"open"`) {
 		t.Errorf("accepted, and yet:\n%s", got)

@@ -42,7 +42,7 @@ func (i *issuer) Finish(_ context.Context, _ string, query url.Values) (people.E
 func TestTheIssuerGetsFewRequestsOfOneAddress(t *testing.T) {
 	const few, many = 8, 50
 	i := &issuer{asked: make(chan string, 2*many), answer: make(chan struct{})}
-	s, err := webui.New(webui.Options{API: &api{t: t}, Devices: &browsers{}, People: i, Host: host})
+	s, err := webui.New(webui.Options{API: &api{t: t}, Devices: &browsers{}, Gate: &browsers{}, People: i, Host: host})
 	if err != nil {
 		t.Fatal(err)
 	}
