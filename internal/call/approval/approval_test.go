@@ -358,17 +358,19 @@ func TestAnAnswerFromElsewhereEndsTheQuestionHere(t *testing.T) {
 		<-ctx.Done()
 		return store.Vote{}, ctx.Err()
 	}}
-	go func() {
+	var voting sync.WaitGroup
+	voting.Go(func() {
 		<-shown
 		id := waitFor(t, s, func(store.Approval) bool { return true })
 		if _, err := s.Vote(context.Background(), id, store.Vote{By: "user:bob", Yes: true, At: time.Now()}); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	if a, err := d.Ask(t.Context(), write(newRun(t, s), "a.txt", "x")); err != nil || !a.Yes || a.By != "user:bob" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	<-ended
+	voting.Wait() // the vote reads the question once more, which a closed store refuses
 }
 
 func TestNoAnswerInTimeIsNo(t *testing.T) {

@@ -273,12 +273,10 @@ func TestASessionUnderAGrantNeedsIt(t *testing.T) {
 func TestAQuestionOfASessionIsAnsweredFromElsewhere(t *testing.T) {
 	p := newPlace(t, strings.Replace(agentsPolicy, `tools: {allow: ["*"]}`, `tools: {allow: ["*"], ask: ["session_file_system.write_file"]}`, 1), sums)
 	s := p.session(tester, p.agent(mathAgent))
-	asked := make(chan string, 1)
+	asked, answered := make(chan string, 1), make(chan error, 1)
 	go func() {
-		id := <-asked
-		if _, err := p.app.Approvals.Answer(context.Background(), id, approvals.Here(true, false, "")); err != nil {
-			t.Error(err)
-		}
+		_, err := p.app.Approvals.Answer(context.Background(), <-asked, approvals.Here(true, false, ""))
+		answered <- err
 	}()
 	turn, err := p.svc.Send(t.Context(), tester, s.ID.String(), "what is 2 + 3?", func(e agent.Event) {
 		if e.Type == agent.ApprovalDue {
@@ -287,6 +285,9 @@ func TestAQuestionOfASessionIsAnsweredFromElsewhere(t *testing.T) {
 	})
 	if err != nil || turn.Reply != "it is 5" || turn.Messages[3].Failed {
 		t.Fatalf("got %q, %v, %+v", turn.Reply, err, turn.Messages)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -100,8 +100,10 @@ func (f *forge) token(w http.ResponseWriter, r *http.Request) {
 
 // browse goes where a person's browser is sent, with another state if one is given.
 func browse(t *testing.T, state string) func(string) {
+	var visits sync.WaitGroup
+	t.Cleanup(visits.Wait)
 	return func(to string) {
-		go func() {
+		visits.Go(func() {
 			client := &http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 				if q := r.URL.Query(); state != "" && q.Has("code") {
 					q.Set("state", state)
@@ -115,7 +117,7 @@ func browse(t *testing.T, state string) func(string) {
 				return
 			}
 			_ = resp.Body.Close()
-		}()
+		})
 	}
 }
 
