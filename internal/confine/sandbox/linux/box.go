@@ -177,7 +177,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 		note: once(func() { note(p, asked, prof) })}
 	done, err := watchFolder(ctx, c.Folder, func(ctx context.Context) (sandbox.Outcome, error) { return r.anywhere(ctx, c) })
 	if c.Folder == nil && c.layers.folder() == "" {
-		done.Notes = append(slices.Clip(done.Notes), sweep(prof, p.Chain(), st.repositories, st.found)...)
+		done.Notes = append(slices.Clip(done.Notes), sweep(ctx, r.limit, prof, p.Chain(), st.repositories, st.found)...)
 	}
 	return done, g.judge(err)
 }

@@ -4,20 +4,25 @@ package linux
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -28,6 +33,9 @@ import (
 
 // maxNewNames bounds how many names are looked at after one command.
 const maxNewNames = 1_000_000
+
+// maxShown is how many bytes of a path are shown.
+const maxShown = 1000
 
 // repositories are what a command found of repositories when it was started.
 type repositories map[string]bool
@@ -66,17 +74,22 @@ func (r repositories) note(n *sandbox.Node, git string) {
 // sweeper looks through the folders that a command could write.
 type sweeper struct {
 	before repositories
+	found  findings
 	chain  policy.Chain
 	closed map[string]bool // folders that the command could not write
-	left   int
-	unseen int // folders that were not looked into
+	walk   walk.Walk       // Top: the folder that is looked through
+	unseen map[string]int  // folders that were not looked into, by the reason
 	notes  []string
 }
 
 // sweep renames what a command made of repositories without being allowed to,
 // and says so. A folder that has not changed since it was found holds nothing new.
-func sweep(p sandbox.Profile, chain policy.Chain, before repositories, found findings) []string {
-	s := &sweeper{before: before, chain: chain, closed: map[string]bool{}, left: maxNewNames}
+// It takes at most as long as the command may.
+func sweep(ctx context.Context, limit time.Duration, p sandbox.Profile, chain policy.Chain, before repositories, found findings) []string {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer stop()
+	s := &sweeper{before: before, found: found, chain: chain, closed: map[string]bool{}, unseen: map[string]int{}}
+	s.walk = walk.Walk{Names: maxNewNames, Visit: s.visit, Known: s.known, Skipped: s.skipped}
 	for _, m := range p.Mounts {
 		if m.Folder && (m.System || m.Kind != sandbox.Bind || m.Access&sandbox.WriteOnly == 0) {
 			s.closed[m.Path] = true
@@ -87,17 +100,20 @@ func sweep(p sandbox.Profile, chain policy.Chain, before repositories, found fin
 			continue
 		}
 		if _, around := sandbox.Cover(p.Mounts[:i], m.Path); around == nil || s.closed[around.Path] {
-			s.tree(m.Path, found.at(m.Path))
+			s.tree(ctx, m.Path)
 		}
 	}
-	if s.unseen > 0 {
-		s.note(fmt.Sprintf("the command could have made Git repositories in %d folders that were not looked into: too many new names", s.unseen))
+	for _, why := range slices.Sorted(maps.Keys(s.unseen)) {
+		s.notes = append(s.notes, fmt.Sprintf("the command could have made Git repositories in %d folders that were not looked into: %s", s.unseen[why], why))
+	}
+	if ctx.Err() != nil {
+		s.notes = append(s.notes, fmt.Sprintf("the command could have made Git repositories: what it changed could not be looked through in its time limit, %v", limit))
 	}
 	return s.notes
 }
 
 // tree looks through one writable folder, never through a link.
-func (s *sweeper) tree(dir string, known *folder) {
+func (s *sweeper) tree(ctx context.Context, dir string) {
 	top, name := dir, "."
 	if strings.EqualFold(path.Base(dir), ".git") {
 		top, name = path.Dir(dir), path.Base(dir)
@@ -111,67 +127,70 @@ func (s *sweeper) tree(dir string, known *folder) {
 		s.git(root, top, name, true)
 		return
 	}
-	s.folder(root, top, name, known)
+	s.walk.Top = top
+	_ = s.walk.Down(ctx, root) // the only error is that the time is over
 }
 
-// folder looks into one folder; known is how it was found before, or nil.
-func (s *sweeper) folder(root *os.Root, top, rel string, known *folder) {
-	if known != nil && known.listed && known.unchanged(filepath.Join(top, rel)) {
-		for _, sub := range known.folders {
-			s.sub(root, top, path.Join(rel, sub.name), sub)
-		}
-		return
+// known gives the folders in a folder that has not changed since it was found.
+func (s *sweeper) known(at string) (folders []string, ok bool) {
+	p := filepath.Join(s.walk.Top, at)
+	f := s.found.at(p)
+	if f == nil || !f.listed || !f.unchanged(p) {
+		return nil, false
 	}
-	f, err := root.Open(rel)
+	for _, sub := range f.folders {
+		folders = append(folders, sub.name)
+	}
+	return folders, true
+}
+
+func (s *sweeper) skipped(_ string, why error) {
+	switch {
+	case errors.Is(why, walk.ErrDeep):
+		s.unseen["they are deeper than a path can name"]++
+	case errors.Is(why, walk.ErrMany):
+		s.unseen["too many new names"]++
+	case !errors.Is(why, fs.ErrNotExist) && !errors.Is(why, fs.ErrPermission): // gone, or closed to this user and so to their Git
+		s.unseen["they could not be read"]++
+	}
+}
+
+// visit looks at one name in a folder.
+func (s *sweeper) visit(in *walk.Folder, name string, kind fs.FileMode) (enter bool, err error) {
+	git, head := strings.EqualFold(name, ".git"), !kind.IsDir() && strings.EqualFold(name, "HEAD")
+	if !git && !head {
+		return kind.IsDir() && !s.closed[filepath.Join(s.walk.Top, in.At(name))], nil
+	}
+	root, err := in.Root()
 	if err != nil {
-		return // gone, or closed to this user and so to their Git
+		return false, nil // it is gone
 	}
-	entries, err := f.ReadDir(-1)
-	_ = f.Close() // it was only read
-	if s.left -= len(entries); err != nil || s.left < 0 {
-		s.unseen++
-		return
+	dir := filepath.Join(s.walk.Top, in.Path)
+	if git {
+		s.git(root, dir, name, kind.IsDir())
+	} else {
+		s.head(root, dir, name)
 	}
-	for _, e := range entries {
-		at := path.Join(rel, e.Name())
-		switch {
-		case e.IsDir():
-			s.sub(root, top, at, known.child(e.Name()))
-		case strings.EqualFold(e.Name(), ".git"):
-			s.git(root, top, at, false)
-		case strings.EqualFold(e.Name(), "HEAD"):
-			s.head(root, top, rel, at)
-		}
-	}
+	return false, nil
 }
 
-// sub looks at a folder in another one.
-func (s *sweeper) sub(root *os.Root, top, at string, known *folder) {
+// git judges a name .git in the folder dir.
+func (s *sweeper) git(root *os.Root, dir, name string, folder bool) {
 	switch {
-	case strings.EqualFold(path.Base(at), ".git"):
-		s.git(root, top, at, true)
-	case !s.closed[filepath.Join(top, at)]:
-		s.folder(root, top, at, known)
-	}
-}
-
-// git judges a name .git.
-func (s *sweeper) git(root *os.Root, top, at string, folder bool) {
-	switch {
-	case s.may(top, at):
-	case !s.before[filepath.Join(top, at)]:
-		if folder && harmless(root, at) {
+	case s.may(dir, name):
+	case !s.before[filepath.Join(dir, name)]:
+		if folder && harmless(root, name) {
 			return
 		}
-		aside := s.aside(root, top, at)
+		aside := s.aside(root, dir, name)
 		if folder && aside != "" {
-			s.aside(root, top, path.Join(aside, "HEAD")) // else it would still be a repository, under its new name
+			s.aside(root, dir, path.Join(aside, "HEAD")) // else it would still be a repository, under its new name
 		}
 	case folder:
-		for _, name := range sandbox.Steering {
-			in := path.Join(at, name)
-			if _, err := root.Lstat(in); err == nil && !s.before[filepath.Join(top, in)] && !s.may(top, in) && !harmlessPart(root, at, name) {
-				s.aside(root, top, in)
+		for _, part := range sandbox.Steering {
+			in := path.Join(name, part)
+			if _, err := root.Lstat(in); err == nil && !s.before[filepath.Join(dir, in)] && !s.may(dir, in) && !harmlessPart(root, name, part) {
+				s.aside(root, dir, in)
 			}
 		}
 	}
@@ -179,31 +198,32 @@ func (s *sweeper) git(root *os.Root, top, at string, folder bool) {
 
 // head judges a file HEAD outside of .git, which makes its folder a repository
 // where the file system takes the name for it.
-func (s *sweeper) head(root *os.Root, top, rel, at string) {
-	head, err := root.Lstat(path.Join(rel, "HEAD"))
-	this, err2 := root.Lstat(at)
-	if err == nil && err2 == nil && os.SameFile(head, this) && !s.before[filepath.Join(top, at)] && !s.may(top, at) {
-		s.aside(root, top, at)
+func (s *sweeper) head(root *os.Root, dir, name string) {
+	head, err := root.Lstat("HEAD")
+	this, err2 := root.Lstat(name)
+	if err == nil && err2 == nil && os.SameFile(head, this) && !s.before[filepath.Join(dir, name)] && !s.may(dir, name) {
+		s.aside(root, dir, name)
 	}
 }
 
 // may asks the policy whether a path may be written.
-func (s *sweeper) may(top, at string) bool {
-	p := filepath.Join(top, at)
+func (s *sweeper) may(dir, at string) bool {
+	p := filepath.Join(dir, at)
 	return s.chain.DecideAction(tool.Action{Kind: tool.FileWrite, Path: p, Real: p}).Effect == policy.Allow
 }
 
 // aside renames a path within its folder and gives its new path; "" if it is gone.
-func (s *sweeper) aside(root *os.Root, top, at string) string {
+func (s *sweeper) aside(root *os.Root, dir, at string) string {
 	to := at + ".refused-" + strings.ToLower(rand.Text()[:8])
+	shown := clip.Text(filepath.Join(dir, at), maxShown)
 	switch err := root.Rename(at, to); {
 	case errors.Is(err, fs.ErrNotExist):
 		return ""
 	case err != nil:
-		s.note(fmt.Sprintf("%q was made by the command against files.write, makes Git run what it names, and could not be renamed", filepath.Join(top, at)))
+		s.note(fmt.Sprintf("%q was made by the command against files.write, makes Git run what it names, and could not be renamed", shown))
 		return ""
 	}
-	s.note(fmt.Sprintf("%q was made by the command against files.write, and makes Git run what it names; it is %q now", filepath.Join(top, at), path.Base(to)))
+	s.note(fmt.Sprintf("%q was made by the command against files.write, and makes Git run what it names; it is %q now", shown, path.Base(to)))
 	return to
 }
 
