@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -103,8 +104,8 @@ func (r *Recording) Again(ctx context.Context, rn *runner.Runner, run *runner.Ru
 		c := runner.Call{Index: i, Step: rec.Step, Tool: rec.Tool, Args: args, Agent: r.Run.Session != uuid.Nil}
 		c.Thought = r.thought(rec)
 		var o runner.Outcome
-		if _, ok := rec.Parts[ledger.PartArgs]; !ok && (rec.Code == fault.ArgsInvalid || r.Run.Client != "") {
-			c.Args = nil // they could not be written down, or the client's tool could not be judged
+		if neverMade(rec) {
+			c.Args = nil
 			o = rn.Refuse(ctx, run, c, r.failure(ctx, rec))
 		} else {
 			o = rn.Execute(ctx, run, c)
@@ -121,6 +122,13 @@ func (r *Recording) Again(ctx context.Context, rn *runner.Runner, run *runner.Ru
 		status = tool.Completed
 	}
 	return status, nil
+}
+
+// neverMade reports whether something asked for a call that could not be made: its
+// arguments, or the name of its tool, could not be read. Its record has no arguments.
+func neverMade(c ledger.Call) bool {
+	_, ok := c.Parts[ledger.PartArgs]
+	return !ok
 }
 
 // thought reports whether a session asked its model with the call.
@@ -207,6 +215,10 @@ func (r *Recording) Needs(ctx context.Context, tools runner.Catalog, chain polic
 
 // asked is a recorded call without facts.
 func (r *Recording) asked(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (call policy.Call, why string, err error) {
+	if neverMade(c) || beforeTool(c) {
+		why, err = r.errorText(ctx, c)
+		return call, cmp.Or(why, "the call was not made"), err
+	}
 	e, recorded, err := r.toolOf(ctx, c)
 	if err != nil {
 		return call, "", err

@@ -20,8 +20,15 @@ func (r *Recording) Tool(ctx context.Context, c runner.Call) (runner.Entry, bool
 	if !ok || rec.Tool != c.Tool {
 		return runner.Entry{}, false, nil // a mismatch of its own
 	}
+	if beforeTool(rec) {
+		return runner.Entry{}, false, r.failure(ctx, rec)
+	}
 	return r.toolOf(ctx, rec)
 }
+
+// beforeTool reports whether a call was refused for its arguments before its tool was
+// looked up, as one that contains a secret. The secret is not in the record.
+func beforeTool(c ledger.Call) bool { return c.Digest.IsZero() && c.Code == fault.ArgsInvalid }
 
 func (r *Recording) toolOf(ctx context.Context, c ledger.Call) (runner.Entry, bool, error) {
 	p, there := c.Parts[ledger.PartTool]
