@@ -203,16 +203,23 @@ func TestVerifyNamesAChangedTail(t *testing.T) {
 
 func TestChangedRowsDecideNothing(t *testing.T) {
 	racetest.Skip(t, "one goroutine at a time")
-	storetest.ChangedRows(t, open, func(t *testing.T, home string) storetest.Tamper {
-		d := must(sql.Open("pgx", server.Schema(t, home)))
-		t.Cleanup(func() { _ = d.Close() })
-		d.SetMaxOpenConns(1)
-		must(d.Exec("SET session_replication_role = replica")) // triggers do not hold
-		return storetest.Tamper{DB: d, Fresh: 20, Rows: 1, Rebind: func(q string) string {
-			for n := 1; strings.Contains(q, "?"); n++ {
-				q = strings.Replace(q, "?", fmt.Sprintf("$%d", n), 1)
-			}
-			return q
-		}}
-	})
+	storetest.ChangedRows(t, open, tamper)
+}
+
+func TestOlderRowsDecideNothing(t *testing.T) {
+	racetest.Skip(t, "one goroutine at a time")
+	storetest.OlderRows(t, open, tamper)
+}
+
+func tamper(t *testing.T, home string) storetest.Tamper {
+	d := must(sql.Open("pgx", server.Schema(t, home)))
+	t.Cleanup(func() { _ = d.Close() })
+	d.SetMaxOpenConns(1)
+	must(d.Exec("SET session_replication_role = replica")) // triggers do not hold
+	return storetest.Tamper{DB: d, Fresh: 20, Rows: 1, Rebind: func(q string) string {
+		for n := 1; strings.Contains(q, "?"); n++ {
+			q = strings.Replace(q, "?", fmt.Sprintf("$%d", n), 1)
+		}
+		return q
+	}}
 }

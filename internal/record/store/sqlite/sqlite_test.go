@@ -213,12 +213,19 @@ func TestVerifyTellsItsProgress(t *testing.T) {
 
 func TestChangedRowsDecideNothing(t *testing.T) {
 	racetest.Skip(t, "one goroutine at a time")
-	storetest.ChangedRows(t, open, func(t *testing.T, home string) storetest.Tamper {
-		d := db(t, home)
-		t.Cleanup(func() { _ = d.Close() })
-		for _, name := range []string{"events_update", "blobs_update"} {
-			must(d.Exec("DROP TRIGGER " + name))
-		}
-		return storetest.Tamper{DB: d, Fresh: 3, Rebind: func(q string) string { return q }}
-	})
+	storetest.ChangedRows(t, open, tamper)
+}
+
+func TestOlderRowsDecideNothing(t *testing.T) {
+	racetest.Skip(t, "one goroutine at a time")
+	storetest.OlderRows(t, open, tamper)
+}
+
+func tamper(t *testing.T, home string) storetest.Tamper {
+	d := db(t, home)
+	t.Cleanup(func() { _ = d.Close() })
+	for _, name := range []string{"events_update", "blobs_update"} {
+		must(d.Exec("DROP TRIGGER " + name))
+	}
+	return storetest.Tamper{DB: d, Fresh: 3, Rebind: func(q string) string { return q }}
 }

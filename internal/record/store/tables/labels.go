@@ -1,8 +1,8 @@
 package tables
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"slices"
 	"strings"
 
@@ -123,29 +123,76 @@ func (w *writer) labelsOf(ctx context.Context, key ledger.LabelKey) ([]sealedRow
 	return out, asIO(rows.Err())
 }
 
+// labels is the whole table labels: a removed row would let data go where it may not.
+type labels struct {
+	knownTable
+	list  []store.LabelRecord // in the order of label and file
+	fresh []store.LabelRecord // not in list yet, of newer events
+}
+
+func (t *labels) init() {
+	t.table, t.column = tableLabels, labelSeq
+	t.drop = func() { t.list, t.fresh = nil, nil }
+	t.take = func(row sealedRow) {
+		t.fresh = append(t.fresh, store.LabelRecord{Label: row.text(labelName), Key: ledger.LabelKey(row.text(labelKey)), Run: ledger.Seq(row.int(labelRun)), Call: int(row.int(labelCall)),
+			Since: ledger.Time(row.int(labelSince)), Seq: ledger.Seq(row.int(labelSeq))})
+	}
+}
+
+func orderOfLabels(a, b store.LabelRecord) int {
+	return cmp.Or(strings.Compare(a.Label, b.Label), strings.Compare(string(a.Key), string(b.Key)))
+}
+
+// look calls f with the table's present content.
+func (t *labels) look(ctx context.Context, s *Store, f func(list []store.LabelRecord)) error {
+	_, err := t.knownTable.look(ctx, s, func() {
+		if len(t.fresh) > 0 {
+			t.list, t.fresh = merged(t.list, t.fresh), nil
+		}
+		f(t.list)
+	})
+	return s.fault(err, "the labels of files cannot be read")
+}
+
+// merged adds new labels to an ordered list. A new one takes the place of an old one.
+func merged(list, fresh []store.LabelRecord) []store.LabelRecord {
+	slices.SortStableFunc(fresh, orderOfLabels)
+	out := make([]store.LabelRecord, 0, len(list)+len(fresh))
+	for len(list) > 0 || len(fresh) > 0 {
+		order := -1
+		switch {
+		case len(list) == 0:
+			order = 1
+		case len(fresh) > 0:
+			order = orderOfLabels(list[0], fresh[0])
+		}
+		if order < 0 {
+			out, list = append(out, list[0]), list[1:]
+			continue
+		}
+		if order == 0 {
+			list = list[1:]
+		}
+		out, fresh = append(out, fresh[0]), fresh[1:]
+	}
+	return out
+}
+
 // LabelsOf implements store.Labels.
 func (s *Store) LabelsOf(ctx context.Context, labels []string, keys []ledger.LabelKey) ([][]string, error) {
 	out := make([][]string, len(keys))
 	if s.format < LabelsFormat {
 		return out, nil
 	}
-	for i, key := range keys {
-		has := map[string]bool{}
-		err := each(ctx, s.read, tableLabels.all+whereLabelled, func(rows *sql.Rows) error {
-			row, _, err := s.scanSealed(tableLabels, rows.Scan)
-			has[row.text(labelName)] = true
-			return err
-		}, string(key))
-		if err != nil {
-			return nil, s.fault(err, "the labels of files cannot be read")
-		}
-		for _, l := range labels {
-			if has[l] {
-				out[i] = append(out[i], l)
+	return out, s.labels.look(ctx, s, func([]store.LabelRecord) {
+		for i, key := range keys {
+			for _, l := range labels {
+				if _, has := s.labels.macs[keyOf([]any{l, string(key)})]; has {
+					out[i] = append(out[i], l)
+				}
 			}
 		}
-	}
-	return out, nil
+	})
 }
 
 // Labelled implements store.Labels.
@@ -153,42 +200,28 @@ func (s *Store) Labelled(ctx context.Context, f store.LabelFilter) ([]store.Labe
 	if s.format < LabelsFormat {
 		return nil, nil
 	}
-	where, args := []string{"1 = 1"}, []any{}
-	and := func(cond string, values ...any) { where, args = append(where, cond), append(args, values...) }
-	if f.Label != "" {
-		and("label = ?", f.Label)
-	}
-	if f.Prefix != "" {
-		and("file >= ?", f.Prefix)
-		if end := after(f.Prefix); end != "" {
-			and("file < ?", end)
-		}
-	}
-	if f.After != (store.LabelPlace{}) {
-		and("(label > ? OR label = ? AND file > ?)", f.After.Label, f.After.Label, string(f.After.Key))
-	}
-	query := tableLabels.all + " WHERE " + strings.Join(where, " AND ") + " ORDER BY label, file"
-	if f.Limit > 0 {
-		query, args = query+" LIMIT ?", append(args, f.Limit)
-	}
 	var out []store.LabelRecord
-	err := each(ctx, s.read, query, func(rows *sql.Rows) error {
-		row, _, err := s.scanSealed(tableLabels, rows.Scan)
-		out = append(out, store.LabelRecord{Label: row.text(labelName), Key: ledger.LabelKey(row.text(labelKey)), Run: ledger.Seq(row.int(labelRun)), Call: int(row.int(labelCall)),
-			Since: ledger.Time(row.int(labelSince)), Seq: ledger.Seq(row.int(labelSeq))})
-		return err
-	}, args...)
-	return out, s.fault(err, "the labels of files cannot be read")
-}
-
-// after is the first text behind all texts with a prefix of valid UTF-8 that ends in ASCII;
-// "": there is none.
-func after(prefix string) string {
-	last := prefix[len(prefix)-1]
-	if last >= 0x7f {
-		return ""
-	}
-	return prefix[:len(prefix)-1] + string(rune(last+1))
+	err := s.labels.look(ctx, s, func(list []store.LabelRecord) {
+		from := store.LabelRecord{Label: f.Label}
+		if f.Label != "" {
+			from.Key = ledger.LabelKey(f.Prefix)
+		}
+		if f.After != (store.LabelPlace{}) {
+			if after := (store.LabelRecord{Label: f.After.Label, Key: f.After.Key + "\x00"}); orderOfLabels(after, from) > 0 {
+				from = after
+			}
+		}
+		at, _ := slices.BinarySearchFunc(list, from, orderOfLabels)
+		for _, r := range list[at:] {
+			if f.Label != "" && (r.Label != f.Label || !strings.HasPrefix(string(r.Key), f.Prefix) && string(r.Key) > f.Prefix) || f.Limit > 0 && len(out) == f.Limit {
+				break
+			}
+			if strings.HasPrefix(string(r.Key), f.Prefix) {
+				out = append(out, r)
+			}
+		}
+	})
+	return out, err
 }
 
 // readLabels reads what a FilesLabelled event says.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,15 +113,8 @@ func (w *writer) questions(ctx context.Context, binding [32]byte, state store.Qu
 	if err != nil {
 		return nil, err
 	}
-	var out []sealedRow
-	err = each(ctx, w.conn, selectWaiting, func(rows *sql.Rows) error {
-		row, _, err := w.s.scanSealed(tableQuestions, rows.Scan)
-		if mark == nil || row.int(questionSeq) > mark.int(standingSeq) {
-			out = append(out, row)
-		}
-		return err
-	}, binding[:], int64(state))
-	return out, asIO(err)
+	out, err := w.allOf(ctx, tableQuestions, selectWaiting, binding[:], int64(state))
+	return slices.DeleteFunc(out, func(row sealedRow) bool { return mark != nil && row.int(questionSeq) <= mark.int(standingSeq) }), err
 }
 
 // Vote implements store.Approvals.
@@ -167,7 +161,7 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		var err error
-		if question, err = w.row(ctx, tableQuestions, id[:]); err != nil {
+		if question, err = w.wholeRow(ctx, tableQuestions, id[:]); err != nil {
 			return err
 		}
 		if err = stillWaits(question, id, v.At); err != nil {
@@ -267,7 +261,7 @@ func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, by, why string,
 	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		var err error
-		if row, err = w.row(ctx, tableQuestions, id[:]); err != nil {
+		if row, err = w.wholeRow(ctx, tableQuestions, id[:]); err != nil {
 			return err
 		}
 		if row == nil || row.int(questionState) != int64(store.Waiting) && row.int(questionState) != int64(store.Approved) {

@@ -119,15 +119,11 @@ func (w *writer) queuedAlike(ctx context.Context, unique []byte) (sealedRow, err
 	if len(unique) == 0 {
 		return nil, nil
 	}
-	var row sealedRow
-	err := each(ctx, w.conn, tableQueue.all+" WHERE uniq = ? ORDER BY seq DESC LIMIT 1", func(rows *sql.Rows) error {
-		var err error
-		row, _, err = w.s.scanSealed(tableQueue, rows.Scan)
-		return err
-	}, unique)
-	if err != nil || row == nil {
-		return nil, asIO(err)
+	found, err := w.allOf(ctx, tableQueue, tableQueue.all+" WHERE uniq = ? ORDER BY seq DESC LIMIT 1", unique)
+	if err != nil || len(found) == 0 {
+		return nil, err
 	}
+	row := found[0]
 	switch ledger.QueueState(row.int(queueState)) {
 	case ledger.QueueWaiting:
 		return row, nil
@@ -145,7 +141,7 @@ func (w *writer) queuedAlike(ctx context.Context, unique []byte) (sealedRow, err
 
 // admitQueued refuses a run that was queued before, or for which the queue has no room.
 func (w *writer) admitQueued(ctx context.Context, row sealedRow, room store.QueueRoom) error {
-	known, err := w.row(ctx, tableQueue, row.bytes(queueID))
+	known, err := w.wholeRow(ctx, tableQueue, row.bytes(queueID))
 	if err == nil && known != nil {
 		err = fault.New(fault.Internal, "a run with the ID %s was queued already", runID(row.bytes(queueID)))
 	}
@@ -178,7 +174,7 @@ func (s *Store) StartQueued(ctx context.Context, e ledger.Entry, slots []store.S
 	var run ledger.Seq
 	err := s.changes(ctx, []ledger.Entry{e}, e.Durable, func(ctx context.Context, w *writer, _ *request) error {
 		var err error
-		if row, err = w.row(ctx, tableQueue, e.Event.ID); err != nil {
+		if row, err = w.wholeRow(ctx, tableQueue, e.Event.ID); err != nil {
 			return err
 		}
 		if err = w.mayBe(row, e.Event.ID, ledger.QueueStarted); err == nil {
@@ -301,7 +297,7 @@ func (s *Store) ChangeQueued(ctx context.Context, c store.QueueChange) error {
 	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		var err error
-		if row, err = w.row(ctx, tableQueue, c.ID[:]); err != nil {
+		if row, err = w.wholeRow(ctx, tableQueue, c.ID[:]); err != nil {
 			return err
 		}
 		to := c.To
@@ -350,7 +346,7 @@ func (s *Store) PauseQueue(ctx context.Context, paused bool, by string) error {
 	}
 	e := ledger.Entry{Durable: true, Event: ledger.Event{Kind: ledger.QueuePaused, At: time.Now().UnixMicro(), Name: pausedQueue, Principal: by, Queued: to}}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
-		row, err := w.row(ctx, tablePauses, pausedQueue)
+		row, err := w.wholeRow(ctx, tablePauses, pausedQueue)
 		if is := row != nil && row.int(pauseState) == int64(ledger.QueueHeld); err == nil && is == paused {
 			r.rows, r.apply = nil, nil
 		}

@@ -64,7 +64,7 @@ func (s *Store) SaveSchedule(ctx context.Context, c store.Schedule) (store.Sched
 	row := sealedRow{scheduleID: c.ID[:], scheduleName: c.Name, scheduleVersion: int64(c.Version) + 1, scheduleState: int64(e.Event.Queued), scheduleGone: flag(c.Deleted),
 		scheduleNext: c.Next.UnixMicro(), scheduleLast: int64(0), scheduleToken: s.keys.Hide(c.Task.Token, c.ID), scheduleSeq: int64(0)}
 	err = s.change(ctx, e, func(ctx context.Context, w *writer, _ *request) error {
-		was, err := w.row(ctx, tableSchedules, c.ID[:])
+		was, err := w.wholeRow(ctx, tableSchedules, c.ID[:])
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (s *Store) FireSchedule(ctx context.Context, c store.Schedule, next time.Ti
 
 // dueSchedule returns the row of a schedule that is to be fired.
 func (w *writer) dueSchedule(ctx context.Context, c *store.Schedule) (sealedRow, error) {
-	was, err := w.row(ctx, tableSchedules, c.ID[:])
+	was, err := w.wholeRow(ctx, tableSchedules, c.ID[:])
 	if err != nil {
 		return nil, err
 	}

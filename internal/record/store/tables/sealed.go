@@ -27,6 +27,7 @@ type sealedTable struct {
 	told    bool     // events tell of all its rows
 	keys    int      // how many columns, from the first, are the primary key
 	columns []string // without mac, which is the last
+	events  []int    // columns, see changedBy
 
 	get, put, drop, all string // statements
 }
@@ -76,7 +77,7 @@ var (
 	tableRequests = newSealedTable(requestsFormat, "requests", 2, []string{requestHolder: "holder", requestKey: "key",
 		requestPrint: "print", requestUntil: "until", requestStatus: "status", requestPlace: "place"})
 
-	tableQueue = eventsTell(newSealedTable(QueueFormat, "queue", 1, []string{queueID: "id", queueState: "state", queuePriority: "priority",
+	tableQueue = changedBy([]int{queueSeq, queueLast, queueRun}, newSealedTable(QueueFormat, "queue", 1, []string{queueID: "id", queueState: "state", queuePriority: "priority",
 		queueDue: "due", queueUnique: "uniq", queueRoot: "root", queueRun: "run", queueLast: "last", queueToken: "token", queueSeq: "seq"}))
 	tableSlots     = newSealedTable(QueueFormat, "slots", 2, []string{slotRun: "run", slotKey: "key"})
 	tableSchedules = eventsTell(newSealedTable(QueueFormat, "schedules", 1, []string{scheduleID: "id", scheduleName: "name",
@@ -98,6 +99,13 @@ var (
 func eventsTell(t *sealedTable) *sealedTable {
 	t.told = true
 	return t
+}
+
+// changedBy is eventsTell for a table in which each change of a row puts a newer event into one
+// of the columns.
+func changedBy(events []int, t *sealedTable) *sealedTable {
+	t.events = events
+	return eventsTell(t)
 }
 
 // sealedRow is a row of a sealed table without its MAC: int64, string or []byte

@@ -247,7 +247,9 @@ func (s *Store) selectAgents(ctx context.Context, rest string, args ...any) ([]s
 	if s.format < agentsFormat {
 		return nil, nil
 	}
-	all, err := s.told(ctx, tableAgents, agentSeq, selectAgent+rest, args...)
+	all, err := s.present(ctx, &s.agents, func() ([]toldRow, error) {
+		return s.told(ctx, tableAgents, agentSeq, selectAgent+rest, args...)
+	})
 	out := make([]store.AgentRecord, len(all))
 	for i := range all {
 		if err != nil {

@@ -2,9 +2,7 @@ package tables
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,95 +12,34 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// standings caches the whole table standings, checked against the table's seal,
-// because a removed row would make a revoked grant valid again. Only new rows are
-// read again.
+// standings is the whole table standings, because a removed row would make a revoked grant
+// valid again.
 type standings struct {
-	mu   sync.Mutex
-	of   map[uuid.UUID]knownStanding // nil: nothing is known
-	seal seal
-	last int64 // the newest row's seq
+	knownTable
+	of map[uuid.UUID]knownStanding
 }
 
 type knownStanding struct {
 	standing store.Standing
 	since    int64
 	seq      int64
-	mac      [sha256.Size]byte
+}
+
+func (t *standings) init() {
+	t.table, t.column = tableStandings, standingSeq
+	t.drop = func() { t.of = map[uuid.UUID]knownStanding{} }
+	t.take = func(row sealedRow) {
+		var id uuid.UUID
+		copy(id[:], row.bytes(standingID))
+		t.of[id] = knownStanding{standing: store.Standing(row.int(standingState)), since: row.int(standingSince), seq: row.int(standingSeq)}
+	}
+	t.drop()
 }
 
 // look calls f with the table's present content, and returns its version.
 func (t *standings) look(ctx context.Context, s *Store, f func(of map[uuid.UUID]knownStanding)) (int64, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now, err := s.readSeal(ctx, s.read, tableStandings.name)
-	if err == nil && (t.of == nil || now.version != t.seal.version || now.sum != t.seal.sum) {
-		if err = t.catchUp(ctx, s); err != nil {
-			t.forget()
-		}
-	}
-	if err != nil {
-		return 0, s.fault(err, "the standing of grants cannot be read")
-	}
-	f(t.of)
-	return t.seal.version, nil
-}
-
-func (t *standings) forget() { t.of, t.last, t.seal = nil, 0, seal{} }
-
-// catchUp reads the new rows; if the sum then differs from the seal, it reads all
-// rows.
-func (t *standings) catchUp(ctx context.Context, s *Store) error {
-	conn, err := s.read.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil { // one state of the file
-		return err
-	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
-	if _, err := s.readLog(ctx, conn); err != nil {              // which tells of the seals
-		return err
-	}
-	want, err := s.readSeal(ctx, conn, tableStandings.name)
-	if err != nil {
-		return err
-	}
-	for range 2 {
-		if err := t.add(ctx, s, conn); err != nil {
-			return err
-		}
-		if t.seal.sum == want.sum && t.seal.count == want.count {
-			t.seal = want
-			return nil
-		}
-		t.forget()
-	}
-	return s.sealBroken(tableStandings)
-}
-
-// add adds the rows that are newer than the cached ones.
-func (t *standings) add(ctx context.Context, s *Store, q Querier) error {
-	if t.of == nil {
-		t.of = map[uuid.UUID]knownStanding{}
-	}
-	return each(ctx, q, tableStandings.all+" WHERE seq > ? ORDER BY seq", func(rows *sql.Rows) error {
-		row, mac, err := s.scanSealed(tableStandings, rows.Scan)
-		if err != nil {
-			return err
-		}
-		var id uuid.UUID
-		copy(id[:], row.bytes(standingID))
-		if old, ok := t.of[id]; ok {
-			t.seal.add(s.keys, old.mac[:], -1)
-		}
-		t.seal.add(s.keys, mac, 1)
-		k := knownStanding{standing: store.Standing(row.int(standingState)), since: row.int(standingSince), seq: row.int(standingSeq)}
-		copy(k.mac[:], mac)
-		t.of[id], t.last = k, row.int(standingSeq)
-		return nil
-	}, t.last)
+	version, err := t.knownTable.look(ctx, s, func() { f(t.of) })
+	return version, s.fault(err, "the standing of grants cannot be read")
 }
 
 // Standing implements store.Grants.

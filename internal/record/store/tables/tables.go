@@ -121,6 +121,8 @@ type Store struct {
 	salts  salts
 
 	standings standings
+	labels    labels
+	agents    knownTable
 	endless   endless
 	deaths    deaths
 
@@ -139,6 +141,9 @@ func New(c Config) *Store {
 	s := &Store{home: c.Home, name: c.Name, power: c.Power, readOnly: c.ReadOnly, keys: c.Keys, owner: c.Owner, db: c.Database, shared: c.Shared, parts: c.Parts, dialect: c.Dialect,
 		format: c.Format, read: &reader{DB: c.Read}}
 	s.queue.init()
+	s.standings.init()
+	s.labels.init()
+	s.agents = knownTable{table: tableAgents, column: agentSeq, take: func(sealedRow) {}, drop: func() {}}
 	return s
 }
 

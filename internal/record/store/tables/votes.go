@@ -3,7 +3,6 @@ package tables
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -139,12 +138,20 @@ func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vot
 	return int64(store.Waiting), nil
 }
 
+// votes returns the answers to a question, which must be all that the whole table has.
 func (w *writer) votes(ctx context.Context, id uuid.UUID) ([]sealedRow, error) {
-	var out []sealedRow
-	err := each(ctx, w.conn, selectVotes, func(rows *sql.Rows) error {
-		row, _, err := w.s.scanSealed(tableVotes, rows.Scan)
-		out = append(out, row)
-		return err
-	}, id[:])
-	return out, asIO(err)
+	out, err := w.allOf(ctx, tableVotes, selectVotes, id[:])
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for key := range w.tables[tableVotes.name].rows {
+		if strings.HasPrefix(key, keyOf([]any{id[:]})) {
+			n++
+		}
+	}
+	if n != len(out) {
+		return nil, w.s.sealBroken(tableVotes)
+	}
+	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -15,6 +16,7 @@ import (
 type wholeTable struct {
 	rows map[string]wholeRow // by key
 	seal seal
+	last int64 // the newest event of a row, where the table has columns for it
 }
 
 type wholeRow struct {
@@ -53,6 +55,9 @@ func (c *wholeTable) put(t *sealedTable, row sealedRow, mac []byte, l *seal) {
 		r.row = slices.Clone(row[:ephemeralData])
 	}
 	c.rows[keyOf(row[:t.keys])], c.seal = r, *l
+	for _, i := range t.events {
+		c.last = max(c.last, row.int(i))
+	}
 }
 
 func (c *wholeTable) remove(key []any, l *seal) {
@@ -71,25 +76,46 @@ func (w *writer) wholeTable(ctx context.Context, t *sealedTable) (*wholeTable, e
 	if c := w.tables[t.name]; c != nil && c.seal.sum == l.sum && c.seal.count == l.count {
 		return c, nil
 	}
+	if c := w.tables[t.name]; c != nil && len(t.events) > 0 {
+		if same, err := w.readNewer(ctx, t, c, l); same || err != nil {
+			return c, err
+		}
+	}
 	delete(w.tables, t.name)
 	c := &wholeTable{rows: map[string]wholeRow{}}
-	var got seal
-	err = each(ctx, w.conn, t.all, func(rows *sql.Rows) error {
-		row, mac, err := w.s.scanSealed(t, rows.Scan)
-		if err == nil {
-			got.add(w.s.keys, mac, 1)
-			c.put(t, row, mac, l)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, asIO(err)
-	}
-	if got.sum != l.sum || got.count != l.count {
+	if same, err := w.readNewer(ctx, t, c, l); err != nil {
+		return nil, err
+	} else if !same {
 		return nil, w.s.sealBroken(t)
 	}
 	w.tables[t.name] = c
 	return c, nil
+}
+
+// readNewer reads the rows that have newer events, or all if none are known. It reports whether
+// the table is then as its seal has it.
+func (w *writer) readNewer(ctx context.Context, t *sealedTable, c *wholeTable, l *seal) (bool, error) {
+	got, query := c.seal, t.all
+	if c.last > 0 {
+		is := make([]string, len(t.events))
+		for i, column := range t.events {
+			is[i] = fmt.Sprintf("%s > %d", t.columns[column], c.last)
+		}
+		query += " WHERE " + strings.Join(is, " OR ")
+	}
+	err := each(ctx, w.conn, query, func(rows *sql.Rows) error {
+		row, mac, err := w.s.scanSealed(t, rows.Scan)
+		if err != nil {
+			return err
+		}
+		if old, known := c.rows[keyOf(row[:t.keys])]; known {
+			got.add(w.s.keys, old.mac[:], -1)
+		}
+		got.add(w.s.keys, mac, 1)
+		c.put(t, row, mac, l)
+		return nil
+	})
+	return err == nil && got.sum == l.sum && got.count == l.count, asIO(err)
 }
 
 // wholeRow is row for a table in which a missing or older row would give authority: it finds a
@@ -107,4 +133,25 @@ func (w *writer) wholeRow(ctx context.Context, t *sealedTable, key ...any) (seal
 		return nil, w.s.sealBroken(t)
 	}
 	return row, nil
+}
+
+// allOf returns the rows of a table that a query gives, each as the whole table has it.
+func (w *writer) allOf(ctx context.Context, t *sealedTable, query string, args ...any) ([]sealedRow, error) {
+	c, err := w.wholeTable(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	var out []sealedRow
+	err = each(ctx, w.conn, query, func(rows *sql.Rows) error {
+		row, mac, err := w.s.scanSealed(t, rows.Scan)
+		if err != nil {
+			return err
+		}
+		if want := c.rows[keyOf(row[:t.keys])].mac; !hmac.Equal(want[:], mac) {
+			return w.s.sealBroken(t)
+		}
+		out = append(out, row)
+		return nil
+	}, args...)
+	return out, asIO(err)
 }
