@@ -213,7 +213,7 @@ func (s *served) ReplaySession(ctx context.Context, id string) (replays.SessionS
 
 // Report implements httpapi.Runs.
 func (s *served) Report(ctx context.Context, id, format string, w io.Writer) error {
-	d, err := s.app.History.Report(ctx, id)
+	d, err := s.app.History.VerifiedReport(ctx, id)
 	if err != nil {
 		return err
 	}

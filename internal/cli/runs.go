@@ -177,6 +177,9 @@ func (s *session) tableOfRuns(runs []ledger.Run) {
 		if !r.Ended.IsZero() {
 			took = ms(r.Ended.Sub(r.Started))
 		}
+		if r.Unverified {
+			sign, col = sign+" not verified:", red
+		}
 		name := r.Name
 		if r.Mode == ledger.Replay {
 			name += " (replay)"

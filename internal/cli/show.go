@@ -68,6 +68,9 @@ func (s *session) printSteps(r report.Report) error {
 	s.facts("run", "  ", cell{text: r.Run.ID}, cell{text: r.Run.Name})
 	s.facts("status", "   ", cell{sign + " " + r.Run.Status, col}, cell{text: "mode " + r.Run.Mode},
 		cell{text: "started " + r.Run.StartedAt.Local().Format(time.DateTime)}, cell{text: "took " + millis(r.Summary.TotalDurationMS)})
+	if r.Run.Unverified {
+		s.facts("record", "   ", cell{"not verified", red}, cell{text: "the list of runs was changed and differs from the events, which are shown; run remit verify"})
+	}
 	s.facts("by", " ", cell{text: r.Run.Principal}, cell{text: "in " + r.Run.Workspace})
 	if c := r.Run.Client; c != "" {
 		s.facts("client", "  ", cell{text: c}, cell{text: "carries out the calls itself: Remit decides them, and does not see how they end"})
@@ -210,7 +213,7 @@ only known secrets are masked.
 			if err != nil {
 				return err
 			}
-			d, err := a.History.Report(cmd.Context(), args[0])
+			d, err := a.History.VerifiedReport(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -240,4 +240,3 @@ func clipped(s string) string {
 	}
 	return out.String()
 }
-

@@ -16,29 +16,31 @@ import (
 
 // Run is a run as its events tell it.
 type Run struct {
-	Seq       Seq             `json:"-"`
-	ID        uuid.UUID       `json:"run_id" format:"uuid"`
-	Name      string          `json:"name"`
-	Mode      Mode            `json:"mode" enum:"run,replay"`
-	Status    string          `json:"status" doc:"running, or how it ended; of a queued run waiting or scheduled"` // Running until a RunFinished event; then a tool.Status
-	Principal string          `json:"principal"`
-	Workspace string          `json:"workspace"`
-	Owner     uuid.UUID       `json:"-"`
-	Client    string          `json:"client,omitempty" doc:"The program that carries out the calls itself; Remit only decides them"`
-	ReplayOf  uuid.UUID       `json:"replay_of,omitzero" format:"uuid"` // zero unless Mode is Replay
-	Plan      tool.Digest     `json:"-"`
-	Policies  []tool.Digest   `json:"-"`
-	Grant     uuid.UUID       `json:"grant_id,omitzero" format:"uuid"` // zero: the ledger does not keep it
-	Session   uuid.UUID       `json:"session_id,omitzero" format:"uuid" doc:"The session that it belongs to"`
-	Started   time.Time       `json:"started_at,omitzero" doc:"Missing while it is queued"`
-	Ended     time.Time       `json:"ended_at,omitzero"` // zero while running
-	Total     int             `json:"total"`
-	Completed int             `json:"completed"`
-	Denied    int             `json:"denied"`
-	Failed    int             `json:"failed"`
-	Refused   int             `json:"refused" doc:"Refused attempts of its calls while they ran"`
-	Labels    []string        `json:"labels,omitempty" doc:"The labels of data that its context began with"`
-	Parts     map[string]Part `json:"-"` // of the RunStarted event: plan, policy, inputs
+	Seq       Seq           `json:"-"`
+	ID        uuid.UUID     `json:"run_id" format:"uuid"`
+	Name      string        `json:"name"`
+	Mode      Mode          `json:"mode" enum:"run,replay"`
+	Status    string        `json:"status" doc:"running, or how it ended; of a queued run waiting or scheduled"` // Running until a RunFinished event; then a tool.Status
+	Principal string        `json:"principal"`
+	Workspace string        `json:"workspace"`
+	Owner     uuid.UUID     `json:"-"`
+	Client    string        `json:"client,omitempty" doc:"The program that carries out the calls itself; Remit only decides them"`
+	ReplayOf  uuid.UUID     `json:"replay_of,omitzero" format:"uuid"` // zero unless Mode is Replay
+	Plan      tool.Digest   `json:"-"`
+	Policies  []tool.Digest `json:"-"`
+	Grant     uuid.UUID     `json:"grant_id,omitzero" format:"uuid"` // zero: the ledger does not keep it
+	Session   uuid.UUID     `json:"session_id,omitzero" format:"uuid" doc:"The session that it belongs to"`
+	Started   time.Time     `json:"started_at,omitzero" doc:"Missing while it is queued"`
+	Ended     time.Time     `json:"ended_at,omitzero"` // zero while running
+	Total     int           `json:"total"`
+	Completed int           `json:"completed"`
+	Denied    int           `json:"denied"`
+	Failed    int           `json:"failed"`
+	Refused   int           `json:"refused" doc:"Refused attempts of its calls while they ran"`
+	Labels    []string      `json:"labels,omitempty" doc:"The labels of data that its context began with"`
+	// Unverified says that the ledger's list of runs and the run's events differ.
+	Unverified bool            `json:"unverified,omitempty" doc:"The list of runs was changed: it differs from the run's events, which are shown. remit verify names what was changed"`
+	Parts      map[string]Part `json:"-"` // of the RunStarted event: plan, policy, inputs
 }
 
 // Call is a call as its one or two events tell it.

@@ -73,7 +73,7 @@ func build(d Data, to steps) (Report, error) {
 	b := &builder{d, d.Redactor}
 	rep := Report{
 		Version: Version, GeneratedAt: d.Generated.UTC(), Remit: d.Remit,
-		Run: b.run(), Plan: b.plan(), Policy: b.policies(), Steps: []Step{}, Summary: Summary{Resources: newResources().sorted()},
+		Run: b.run(), Record: b.d.Record, Plan: b.plan(), Policy: b.policies(), Steps: []Step{}, Summary: Summary{Resources: newResources().sorted()},
 	}
 	if err := to.begin(&rep); err != nil {
 		return rep, err
@@ -104,7 +104,7 @@ func (b *builder) run() Run {
 	r := b.d.Run
 	out := Run{
 		ID: r.ID.String(), Name: b.text(r.Name), Mode: r.Mode.String(), Status: r.Status,
-		Principal: b.text(r.Principal), Workspace: b.text(r.Workspace), Client: b.text(r.Client), StartedAt: r.Started.UTC(),
+		Principal: b.text(r.Principal), Workspace: b.text(r.Workspace), Client: b.text(r.Client), StartedAt: r.Started.UTC(), Unverified: r.Unverified,
 	}
 	out.Phase = b.text(string(b.d.Parts[ledger.PartPhase]))
 	var frozen struct {

@@ -37,6 +37,7 @@ type Data struct {
 	Remit     string    // the version of Remit that makes it; may be empty
 	Run       ledger.Run
 	Parts     map[string][]byte      // of the run: ledger.PartPlan, PartPolicy, PartInputs
+	Record    *Record                // nil: the record was not verified
 	Calls     iter.Seq2[Call, error] // read once, one after the other; nil: there are none
 	Redactor  *redact.Redactor       // nil: knows the well-known formats only
 
@@ -67,10 +68,30 @@ type Report struct {
 	GeneratedAt time.Time `json:"generated_at"`
 	Remit       string    `json:"remit_version,omitempty"`
 	Run         Run       `json:"run"`
+	Record      *Record   `json:"record,omitempty"`
 	Plan        Plan      `json:"plan"`
 	Policy      []Policy  `json:"policy"` // the chain, outermost first
 	Steps       []Step    `json:"steps"`
 	Summary     Summary   `json:"summary"`
+}
+
+// Record is what the verification of the run's record found, when the report was made.
+type Record struct {
+	OK       bool   `json:"ok"`
+	Events   uint64 `json:"events"`   // of the run, that were verified
+	Size     uint64 `json:"size"`     // of the ledger
+	Signed   uint64 `json:"signed"`   // how many of the ledger's events the newest signed checkpoint covers
+	Problems int    `json:"problems"` // what is not as it was recorded
+}
+
+func (r *Record) String() string {
+	switch {
+	case r == nil:
+		return ""
+	case !r.OK:
+		return fmt.Sprintf("record not verified: %d problems; remit verify lists them", r.Problems)
+	}
+	return fmt.Sprintf("record verified up to event %d: %d events of this run; signed up to event %d", r.Size, r.Events, r.Signed)
 }
 
 // Run is the run's own record.
@@ -87,6 +108,8 @@ type Run struct {
 	Client    string     `json:"client,omitempty"` // the program that carries out the calls itself; Remit only decides them
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"` // null while running
+
+	Unverified bool `json:"unverified,omitempty"` // the ledger's list of runs says something else than the run's events
 }
 
 // Plan is the plan that was run.

@@ -92,6 +92,9 @@ func (p *printer) status(status string) string {
 	return p.paint(i.color, p.pick(i.sign, i.ascii)+" "+status)
 }
 
+// unverified says that the list of runs was changed.
+const unverified = "not verified: the list of runs was changed and differs from the events, which are shown; run remit verify"
+
 func (p *printer) header() {
 	r := p.rep.Run
 	dot := p.pick(" · ", " | ")
@@ -112,6 +115,12 @@ func (p *printer) header() {
 	p.line(strings.Join(about, dot))
 	for _, pol := range p.rep.Policy {
 		p.line("policy ", p.short(place(pol.Name, pol.File, 0), p.o.Width-8))
+	}
+	if p.rep.Record != nil {
+		p.line(p.rep.Record.String())
+	}
+	if r.Unverified {
+		p.line(unverified)
 	}
 	if r.Client != "" {
 		p.line("calls carried out by ", p.short(r.Client, 40), "; Remit decided them, and did not see how they ended")

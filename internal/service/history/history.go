@@ -56,6 +56,22 @@ func (h *History) Report(ctx context.Context, id string) (report.Data, error) {
 	return d, nil
 }
 
+// VerifiedReport is Report for others than the person who made the run: it verifies the run's
+// record, and says what was found.
+func (h *History) VerifiedReport(ctx context.Context, id string) (report.Data, error) {
+	d, err := h.Report(ctx, id)
+	if err != nil {
+		return d, err
+	}
+	st, err := h.Reader(ctx)
+	if err != nil {
+		return d, err
+	}
+	v, err := st.Verify(ctx, store.VerifyOptions{Run: d.Run.ID})
+	d.Record = &report.Record{OK: v.OK, Events: v.Events, Size: v.Size, Signed: v.Signed, Problems: len(v.Problems)}
+	return d, err
+}
+
 // calls gives the calls of a run one by one, from the one with this index on, with their
 // parts that are small enough to print.
 func calls(ctx context.Context, st store.Store, run ledger.Seq, from int) iter.Seq2[report.Call, error] {

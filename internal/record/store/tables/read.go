@@ -126,7 +126,43 @@ func (s *Store) selectRuns(ctx context.Context, query string, args ...any) ([]le
 		}
 		out = append(out, r)
 	}
-	return out, s.fault(rows.Err(), "runs cannot be read")
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, s.fault(err, "runs cannot be read")
+	}
+	for i := range out {
+		if err := s.compareEnd(ctx, &out[i]); err != nil {
+			return nil, s.fault(err, "runs cannot be read")
+		}
+	}
+	return out, nil
+}
+
+// compareEnd gives a run the end that its events tell: the table of runs is not sealed. A run
+// whose row says something else is not verified.
+func (s *Store) compareEnd(ctx context.Context, r *ledger.Run) error {
+	var end *ledger.Event
+	err := s.eachAuthentic(ctx, "run = ? AND call = 0", func(raw *rawEvent) error {
+		e, err := ledger.Decode(raw.body)
+		if err == nil && e.Kind == ledger.RunFinished {
+			end = &e
+		}
+		return err
+	}, int64(r.Seq))
+	switch {
+	case errors.Is(err, fault.StoreCorrupt), end == nil && r.Status != ledger.Running:
+		r.Unverified = true
+		return nil
+	case err != nil || end == nil:
+		return err
+	}
+	told := *r
+	told.Status, told.Ended = end.Status.String(), ledger.Time(end.At)
+	told.Total, told.Completed, told.Denied, told.Failed, told.Refused = int(end.Total), int(end.Completed), int(end.Denied), int(end.Failed), int(end.Refused)
+	open, row := r.Status == ledger.Running, *r // it may have ended since its row was read
+	told.Unverified = !open && (row.Status != told.Status || !row.Ended.Equal(told.Ended) || row.Total != told.Total || row.Completed != told.Completed ||
+		row.Denied != told.Denied || row.Failed != told.Failed || row.Refused != told.Refused)
+	*r = told
+	return nil
 }
 
 // Run implements store.Store.
