@@ -129,7 +129,7 @@ var mayImport = map[string]string{
 	// the server for tests of record/store/postgres
 	"record/store/postgres/postgrestest": "github.com/jackc/pgx/v5 os os/exec",
 	// the ledger's database
-	"service/backups":   "base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home filippo.io/age golang.org/x/mod/sumdb os",
+	"service/backups":   "base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home service/witnesses filippo.io/age golang.org/x/mod/sumdb os",
 	"service/database":  "os authority/policy base/fault base/wholefile record/ledger record/store record/store/tables record/store/postgres record/store/sqlite service/home service/secrets service/settings",
 	"service/witnesses": "base/fault base/wholefile record/ledger record/store record/witness service/home service/notify service/settings github.com/google/uuid net/http os crypto/rand",
 	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/secrets os",

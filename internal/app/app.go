@@ -162,9 +162,9 @@ func (a *App) Close() error {
 	a.Notifier.Close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	errs = append(errs, a.box.Close(), a.Grants.Close())
-	errs = append(errs, a.Home.Close())
+	errs = append(errs, a.box.Close(), a.Grants.Close(), a.Home.Close())
 	if a.store != nil {
+		_ = a.Witnesses.See(context.Background(), a.store) // the next process tries again, or says what is wrong
 		errs = append(errs, a.store.Close())
 	}
 	a.store = nil

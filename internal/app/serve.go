@@ -110,7 +110,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if q.Ready != nil {
 		q.Ready(admin)
 	}
-	return answer(ctx, s, l, st)
+	return a.Witnesses.While(ctx, st, func(ctx context.Context) error { return answer(ctx, s, l, st) })
 }
 
 // answer serves requests until ctx ends, or until this process may no longer act on the ledger,

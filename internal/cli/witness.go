@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
@@ -66,38 +69,55 @@ runs.
 }
 
 func (s *session) witnessAcceptCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "accept NAME",
+	var here bool
+	c := &cobra.Command{
+		Use:   "accept [NAME]",
 		Short: "Go on with a ledger that lacks what a witness has seen",
 		Long: `Records that the ledger goes on although this witness has seen a history that it
 does not have: events are lost for good. Look for a newer copy of the ledger
 first. From then on the witness protects nothing: give it another file or
 address in config.yaml.
+
+--here accepts the ledger although this machine has seen another history of it
+($REMIT_HOME/seen.note). From then on the machine notes what it sees now. Each
+machine of a shared ledger has a note of its own.
 `,
-		Example: "  remit witness accept offsite",
-		Args:    cobra.ExactArgs(1),
+		Example: `  remit witness accept offsite
+  remit witness accept --here`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if here == (len(args) == 1) {
+				return fault.New(fault.Usage, "expected the name of a witness, or --here").WithHint("remit witness lists the witnesses")
+			}
 			a, err := s.open()
 			if err != nil {
 				return err
 			}
-			d, err := a.Witnesses.Accept(cmd.Context(), args[0])
+			name := strings.Join(args, "")
+			if here {
+				name = witnesses.Here
+			}
+			d, err := a.Witnesses.Accept(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
 			if s.json {
-				return s.printJSON(map[string]any{"witness": args[0], "accepted": d != nil})
+				return s.printJSON(map[string]any{"witness": name, "accepted": d != nil})
 			}
 			if d == nil {
-				s.printf("%s %s agrees with the ledger, nothing was accepted\n", s.paint(green, "✓"), show(args[0]))
+				s.printf("%s %s agrees with the ledger, nothing was accepted\n", s.paint(green, "✓"), show(name))
 				return nil
 			}
-			s.printf("%s recorded: %s disagrees, and the ledger goes on\n", s.paint(yellow, "!"), show(args[0]))
+			s.printf("%s recorded: %s disagrees, and the ledger goes on\n", s.paint(yellow, "!"), show(name))
 			s.printf("  %s\n", show(d.Error()))
-			s.printf("  give this witness another file or address in config.yaml\n")
+			if !here {
+				s.printf("  give this witness another file or address in config.yaml\n")
+			}
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&here, "here", false, "accept the ledger although this machine has seen another history of it")
+	return c
 }
 
 func (s *session) witnessKeyCmd() *cobra.Command {

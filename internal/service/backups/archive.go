@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/record/store/tables"
+	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
 // The names in an archive.
@@ -41,7 +42,7 @@ const (
 // which it has in another form; what belongs to processes of this machine; what is made again;
 // and layers of held runs, which only the kernel that made them can read.
 var leftOut = map[string]bool{
-	sqlite.File: true, sqlite.File + "-wal": true, sqlite.File + "-shm": true, tables.KeyFolder: true, tables.VerifiedFile: true,
+	sqlite.File: true, sqlite.File + "-wal": true, sqlite.File + "-shm": true, tables.KeyFolder: true, tables.VerifiedFile: true, witnesses.SeenFile: true,
 	"owners": true, "logs": true, "cache": true, "surveys": true, "responses": true, "chat_history": true, "ui": true,
 	"changes": true, "undo": true, "confined": true, "outbox": true, "lost+found": true,
 }

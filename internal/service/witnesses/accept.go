@@ -56,9 +56,17 @@ func accepted(ctx context.Context, st store.Store, name string, d *witness.Disag
 	return false, nil
 }
 
-// Accept records that the ledger goes on although a witness disagrees. It returns what was
-// accepted; nothing if the witness agrees.
+// Accept records that the ledger goes on although a witness disagrees, or this machine ([Here]). It
+// returns what was accepted; nothing if the witness agrees.
 func (s *Witnesses) Accept(ctx context.Context, name string) (*witness.Disagreement, error) {
+	if name == Here {
+		s.accepting = true
+		st, err := s.Home.Ledger(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return s.accept(ctx, st, name, s.checkSeen(ctx, st))
+	}
 	list, err := s.list()
 	if err != nil {
 		return nil, err
@@ -89,5 +97,8 @@ func (s *Witnesses) accept(ctx context.Context, st store.Backend, name string, e
 	}
 	about := ledger.OperatorAction{}
 	about.Target, about.Digest = subject(name, d)
-	return d, home.Operated(ctx, st, AcceptAction, about, 0)
+	if err := home.Operated(ctx, st, AcceptAction, about, 0); err != nil {
+		return d, err
+	}
+	return d, s.forgetSeen() // its ledger was accepted too
 }

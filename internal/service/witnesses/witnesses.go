@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,11 +122,23 @@ func (s *Witnesses) known(name string) []byte {
 }
 
 // CheckHere compares the ledger with the checkpoints that are on this machine: witness files,
-// and copies of the other witnesses' newest ones. A slow file is not waited for.
+// copies of the other witnesses' newest ones, and the newest one that this machine has seen. A
+// slow file is not waited for.
 func (s *Witnesses) CheckHere(ctx context.Context, st store.Backend) error {
 	list, err := s.list()
-	if err != nil || len(list) == 0 || s.accepting {
+	if err != nil || s.accepting {
 		return err
+	}
+	if err := s.checkFiles(ctx, st, list); err != nil {
+		return err
+	}
+	return rolledBack(s.checkSeen(ctx, st))
+}
+
+// checkFiles compares the ledger with the files of witnesses, and the copies of their notes.
+func (s *Witnesses) checkFiles(ctx context.Context, st store.Backend, list []one) error {
+	if len(list) == 0 {
+		return nil
 	}
 	done := make(chan error, 1)
 	go func() { // reading a file of another storage can hang beyond any time limit
@@ -196,6 +209,10 @@ func (s *Witnesses) judge(ctx context.Context, st store.Backend, name string, er
 	proof := "the ledger's signature proves it"
 	if !d.Signed {
 		proof = "this is the witness's word, without a proof"
+	}
+	if name == Here {
+		return fault.Wrap(fault.RolledBack, d, "the ledger %s %s. What this machine has seen of it: %s (%s)", d.Ledger.Origin, strings.Replace(what, "witnessed", "seen here", 1), d, proof).
+			ForOperator("bring back the newest copy of the ledger; or go on with this one, and lose what it lacks: remit witness accept --here")
 	}
 	return fault.Wrap(fault.RolledBack, d, "the ledger %s %s. Witness %s: %s (%s)", d.Ledger.Origin, what, name, d, proof).
 		ForOperator("bring back the newest copy of the ledger; or go on with this one, and lose what it lacks: remit witness accept %s", name)
