@@ -12,7 +12,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 # Debian packages that some tests use; installed by `make test` where missing.
-APT_TEST_PKGS ?= chromium curl dbus git groff-base jq openssh-client mariadb-server-core postgresql python3-pip rpm tmux
+APT_TEST_PKGS ?= chromium curl dbus git groff-base haproxy jq openssh-client mariadb-server-core pgbouncer postgresql python3-pip rpm tmux
 
 # MCP servers of other people, the Inspector and the conformance suite, with a Node
 # of their own; installed where npm is.

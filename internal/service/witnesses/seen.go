@@ -22,7 +22,7 @@ const SeenFile = "seen.note"
 const Here = "this machine"
 
 // seeEvery is how often a service looks for a newer checkpoint.
-const seeEvery = 5 * time.Second
+var seeEvery = 5 * time.Second
 
 func (s *Witnesses) seenFile() string { return filepath.Join(s.Home.Dir, SeenFile) }
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/witnesses"
 )
@@ -129,5 +132,51 @@ func TestANoteOfAnotherLedgerDoesNotCount(t *testing.T) {
 		if now, err := os.ReadFile(filepath.Join(dir, witnesses.SeenFile)); err != nil || len(now) == 0 || string(now) == string(b) {
 			t.Errorf("the note %.40q stays (%v)", b, err)
 		}
+	}
+}
+
+// older is a ledger whose database was replaced by an older copy while it is open.
+type older struct {
+	store.Backend
+
+	head atomic.Pointer[ledger.Checkpoint] // nil: the ledger's own
+}
+
+func (o *older) Head(ctx context.Context) (ledger.Checkpoint, error) {
+	if h := o.head.Load(); h != nil {
+		return *h, nil
+	}
+	return o.Backend.Head(ctx)
+}
+
+// TestAServiceEndsWhenItsLedgerGoesBack, and notes newer checkpoints before that.
+func TestAServiceEndsWhenItsLedgerGoesBack(t *testing.T) {
+	defer witnesses.SeeOften()()
+	ctx := context.Background()
+	a, st := node(t, 3)
+	was, err := st.Head(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &older{Backend: st}
+	err = a.Witnesses.While(ctx, o, func(ctx context.Context) error {
+		if err := home.Operated(ctx, st, "test", ledger.OperatorAction{}, 0); err != nil {
+			return err
+		}
+		if _, err := st.Checkpoint(ctx); err != nil {
+			return err
+		}
+		for {
+			if _, err := os.Stat(filepath.Join(a.Home.Dir, witnesses.SeenFile)); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		o.head.Store(&was)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, fault.RolledBack) {
+		t.Errorf("the service ends with %v", err)
 	}
 }

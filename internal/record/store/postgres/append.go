@@ -124,7 +124,7 @@ func (d database) connect(ctx context.Context) error {
 	c.RuntimeParams["synchronous_commit"] = "off"
 	c.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // planning a small message takes longer than it
 	var err error
-	d.pipe, err = pgx.ConnectConfig(ctx, c)
+	d.pipe, err = d.dial(ctx, c)
 	return err
 }
 

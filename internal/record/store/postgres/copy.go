@@ -28,7 +28,7 @@ func (s *Store) copy(ctx context.Context, from *tables.Store) error {
 		return err
 	}
 	defer unlock()
-	conn, err := pgx.ConnectConfig(ctx, s.copyConfig())
+	conn, err := s.dial(ctx, s.copyConfig())
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func ReadStatus(ctx context.Context, url string) (Status, error) {
 		return Status{}, err
 	}
 	out := Status{Database: s.name, Latest: version}
-	conn, err := pgx.ConnectConfig(ctx, s.config)
+	conn, err := s.dial(ctx, s.config)
 	if err != nil {
 		return out, s.fault(err, "the database cannot be opened")
 	}

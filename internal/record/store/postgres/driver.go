@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,10 +19,8 @@ import (
 // package tables writes them. Nothing is opened yet.
 func open(c *pgx.ConnConfig, params map[string]string, most int) *sql.DB {
 	c = c.Copy()
-	for name, value := range params {
-		c.RuntimeParams[name] = value
-	}
-	db := sql.OpenDB(connector{stdlib.GetConnector(*c), &sync.Map{}})
+	maps.Copy(c.RuntimeParams, params)
+	db := sql.OpenDB(connector{stdlib.GetConnector(*settingLate(c)), &sync.Map{}})
 	db.SetMaxOpenConns(most)
 	db.SetMaxIdleConns(most)
 	return db

@@ -313,7 +313,7 @@ const partsLock = 0x526d6975
 func (s *Store) MovePayloads(ctx context.Context) error {
 	c := s.config.Copy()
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = "60000" // only erasures wait
-	conn, err := pgx.ConnectConfig(ctx, c)
+	conn, err := s.dial(ctx, c)
 	if err != nil {
 		return s.fault(err, "payloads cannot be moved")
 	}

@@ -190,6 +190,13 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.read = open(s.config, map[string]string{"default_transaction_read_only": "on", "idle_in_transaction_session_timeout": "600000"}, 8)
 	if s.readOnly {
+		conn, err := s.dial(ctx, s.config) // which looks for a pooler
+		if err != nil {
+			return err
+		}
+		if err := conn.Close(ctx); err != nil {
+			return err
+		}
 		s.Store = s.tables()
 		return s.checkVersion(s.read.QueryRowContext(ctx, selectVersion))
 	}

@@ -61,7 +61,7 @@ func (s *Store) lockSetup(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, s.config)
+	conn, err := s.dial(ctx, s.config)
 	if err != nil {
 		file()
 		return nil, err

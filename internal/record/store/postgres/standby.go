@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -17,9 +15,11 @@ import (
 // durable.
 
 // selectServer describes the server: its timeline, whether commits wait for a standby, and
-// how many servers copy it. A role that may not see what those do sees them all the same.
+// how many servers copy it. A role that may not see what those do sees them all the same. Who
+// receives the log and applies none of it, as pg_receivewal does, archives it: no failover uses that.
 const selectServer = `SELECT pg_is_in_recovery(), CASE WHEN pg_is_in_recovery() THEN '' ELSE substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8) END,
 current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication r WHERE coalesce(r.state, '') NOT IN ('backup', 'startup')
+AND (r.write_lsn IS NULL OR r.replay_lsn IS NOT NULL)
 AND NOT EXISTS (SELECT FROM pg_replication_slots l WHERE l.active_pid = r.pid AND l.slot_type = 'logical'))`
 
 const (
@@ -54,7 +54,7 @@ func (s *Store) checkServer(ctx context.Context) error {
 		return fault.New(fault.StoreReadOnly, "the server %q is a standby", s.name).WithHint("name the primary server in the URL; target_session_attrs=read-write finds it among several")
 	case v.copies > 0 && !v.waits:
 		return fault.New(fault.StoreReadOnly, "the server %q is copied asynchronously: a failover would lose events that were acknowledged", s.name).
-			WithHint("set synchronous_standby_names on the server, so that commits wait for a standby; or disconnect its standbys")
+			WithHint("set synchronous_standby_names on the server, so that commits wait for a standby; or disconnect its standbys; if it is only a WAL archiver (pg_receivewal), GRANT pg_monitor to this role, which then sees the difference")
 	}
 	var known string
 	var waited bool
@@ -108,7 +108,7 @@ func Accept(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.ConnectConfig(ctx, s.config)
+	conn, err := s.dial(ctx, s.config)
 	if err != nil {
 		return s.fault(err, "the database cannot be opened")
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
 )
 
-// TestAnAsynchronousStandbyIsRefused: a failover to it would lose acknowledged events. A
-// synchronous one is accepted, and nodes go on after a failover to it.
+// TestAnAsynchronousStandbyIsRefused: a failover to it would lose acknowledged events. An archiver
+// of the log is no standby. A synchronous standby is accepted, also as one of several hosts of the
+// URL, and nodes go on after a failover to it.
 func TestAnAsynchronousStandbyIsRefused(t *testing.T) {
 	if server == nil {
 		t.Skip("PostgreSQL is not installed")
@@ -26,6 +27,7 @@ func TestAnAsynchronousStandbyIsRefused(t *testing.T) {
 	s := must(postgres.Open(ctx, o))
 	begin(s, nil)
 	must(0, s.Close())
+	usedWithArchiver(t, o, primary)
 	standby := primary.Standby(t)
 	if _, err := postgres.Open(ctx, o); !errors.Is(err, fault.StoreReadOnly) || !strings.Contains(err.Error(), "copied asynchronously") {
 		t.Fatalf("an asynchronous standby: %v", err)
@@ -35,6 +37,7 @@ func TestAnAsynchronousStandbyIsRefused(t *testing.T) {
 	for primary.Count(t, primary.URL("public"), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
+	usedAmongSeveral(t, o, primary, standby)
 	notesStandby(t, primary, o)
 	s = must(postgres.Open(ctx, o))
 	intent, _ := call(begin(s, nil), 1)

@@ -8,9 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/postgres"
 	"github.com/remitrun/remit/internal/record/witness"
+	homes "github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
 // saveTables keeps the rows of all tables of the current schema in another one, and
@@ -44,6 +47,7 @@ func carryOut(t *testing.T, url, statements string) {
 func TestARolledBackDatabaseIsFoundOut(t *testing.T) {
 	ctx, home := context.Background(), t.TempDir()
 	file := witness.File{Path: filepath.Join(t.TempDir(), "witness")}
+	here := &witnesses.Witnesses{Home: &homes.Home{Config: homes.Config{Dir: home}}}
 	o := postgres.Options{Home: home, URL: server.Schema(t, home)}
 	during := func(do func(s *postgres.Store)) {
 		t.Helper()
@@ -59,6 +63,9 @@ func TestARolledBackDatabaseIsFoundOut(t *testing.T) {
 	send := func(s *postgres.Store) {
 		t.Helper()
 		if _, err := file.Send(ctx, s, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := here.See(ctx, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,6 +90,9 @@ func TestARolledBackDatabaseIsFoundOut(t *testing.T) {
 		var d *witness.Disagreement
 		if _, err := file.Send(ctx, s, nil); !errors.As(err, &d) || d.Size <= d.Ledger.Size {
 			t.Errorf("%v", err)
+		}
+		if err := here.CheckHere(ctx, s); !errors.Is(err, fault.RolledBack) {
+			t.Errorf("this machine has not noticed it: %v", err)
 		}
 	})
 }
