@@ -331,6 +331,34 @@ func TestForeignPagesAreRefused(t *testing.T) {
 	}
 }
 
+// TestBalancersCallTheServiceByItsAddress: a balancer names no host, or the node's address. It gets a
+// status and nothing else; other paths, and pages of other origins, get nothing.
+func TestBalancersCallTheServiceByItsAddress(t *testing.T) {
+	down := errors.New("the reason")
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503} {
+		for _, host := range []string{"", "10.0.0.1", "10.0.0.1:8642", "node-1.internal", "[fd00::1]:8642"} {
+			s := server(t, newWorld(), func(o *httpapi.Options) { o.Ready = func(context.Context) error { return down } })
+			for _, method := range []string{"GET", "HEAD"} {
+				rec := ask{method: method, path: path}.on(host).of(s)
+				if rec.Code != want || rec.Body.Len() > 0 {
+					t.Errorf("%s %s of %q: %d %s", method, path, host, rec.Code, rec.Body)
+				}
+			}
+			for header, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
+				a := get(path).as("")
+				a.header = map[string]string{header: value}
+				wantStatus(t, a.on(host).of(s), 403)
+			}
+			for _, other := range []string{"/metrics", "/v1/agents", path + "/", "/%72eadyz/.."} {
+				if rec := get(other).on(host).of(s); rec.Code != 403 {
+					t.Errorf("%s of %q: %d", other, host, rec.Code)
+				}
+			}
+			wantStatus(t, ask{method: "POST", path: path}.on(host).of(s), 403)
+		}
+	}
+}
+
 func TestRatesAreBounded(t *testing.T) {
 	w := newWorld()
 	w.caller("bob", "user:bob", "*")

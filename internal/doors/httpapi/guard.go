@@ -33,7 +33,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	defer s.ended(x, r)
 	defer s.recovered(x)
-	if why := s.origin().Foreign(r); why != "" {
+	if x.bare = s.probed(r); x.bare {
+		h.Del("X-Request-Id")
+	} else if why := s.origin().Foreign(r); why != "" {
 		s.fail(x, bad(http.StatusForbidden, fault.Denied, why, "call the service by one of its own names"))
 		return
 	}
@@ -45,6 +47,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(x, oneParameter(r))
 }
 
+// probed reports whether a balancer asks for the health of the service by a name that is not one of
+// its own, as its address. Only the status tells, and no page of another origin gets it.
+func (s *Server) probed(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
+		return false
+	}
+	return r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" && s.origin().Foreign(r) != ""
+}
+
 // exchange is a request with its response.
 type exchange struct {
 	http.ResponseWriter
@@ -54,6 +65,7 @@ type exchange struct {
 	op     *operation
 	who    *Caller
 	status int
+	bare   bool // the response is a status alone
 	failed *Problem
 	span   *telemetry.Span
 	tee    *recording // nil: the response is not kept
@@ -73,6 +85,9 @@ func (x *exchange) WriteHeader(status int) {
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
+	}
+	if x.bare {
+		return len(b), nil
 	}
 	if x.tee != nil {
 		x.tee.add(b)
