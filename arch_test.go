@@ -65,7 +65,7 @@ var mayImport = map[string]string{
 	"base/diff/difftest":   "base/diff pgregory.net/rapid",
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
 	"service/clients":      "authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
-	"service/people":       "authority/policy base/canon base/clip base/fault base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/google/uuid github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
+	"service/people":       "authority/policy base/canon base/clip base/fault base/pause base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/google/uuid github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
 	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
 	"doors/listen":         "net syscall base/fault base/wholefile",
 	"service/home":         "base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
@@ -30,7 +30,7 @@ const (
 	maxDocument = 1 << 20          // bytes of what an issuer answers
 	skew        = time.Minute      // that the clocks of an issuer and of this machine may differ
 	keysFor     = 15 * time.Minute // how long an issuer's keys are believed
-	keysEvery   = 5 * time.Second  // the shortest time between two requests for them
+	keysEvery   = 2 * time.Second  // the shortest time between two requests for them
 	issuerTime  = 10 * time.Second // for one request to an issuer
 )
 
@@ -38,13 +38,14 @@ const (
 type issuer struct {
 	conf   settings.Issuer
 	now    func() time.Time
+	pause  func(ctx context.Context, d time.Duration) error
 	client *http.Client
 
 	mu     sync.Mutex
 	known  metadata
 	keys   *oidc.RemoteKeySet
 	until  time.Time // of known and keys
-	asked  time.Time // when the keys were last asked for
+	asked  time.Time // when the keys were last asked for, or will be
 	failed error     // why the metadata could not be had
 	again  time.Time // when it is asked for again after that
 	asking *asking   // nil: no request for the metadata is under way
@@ -68,7 +69,7 @@ type metadata struct {
 }
 
 func newIssuer(conf settings.Issuer, now func() time.Time) *issuer {
-	i := &issuer{conf: conf, now: now}
+	i := &issuer{conf: conf, now: now, pause: pause.For}
 	dialer := &net.Dialer{Timeout: issuerTime}
 	local := &net.Dialer{Timeout: issuerTime, Control: func(_, address string, _ syscall.RawConn) error {
 		if a, err := netip.ParseAddrPort(address); err != nil || !a.Addr().Unmap().IsLoopback() {
@@ -84,7 +85,8 @@ func newIssuer(conf settings.Issuer, now func() time.Time) *issuer {
 }
 
 // careful makes the requests to an issuer: only to its hosts, encrypted or on this machine,
-// with bounded answers, and for its keys not at every forged token.
+// with bounded answers. A request for its keys comes a while after the one before, and all callers
+// share it. So forged tokens make few requests, and hold no token of a new key up for longer.
 type careful struct {
 	of            *issuer
 	secure, plain http.RoundTripper
@@ -95,8 +97,8 @@ func (t *careful) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.of.allowed(r.URL.String()); err != nil {
 		return nil, err
 	}
-	if t.of.keysNow(r.URL.String()) {
-		return nil, errors.New("the keys were asked for a moment ago")
+	if err := t.of.pause(r.Context(), t.of.keysWait(r.URL.String())); err != nil {
+		return nil, err
 	}
 	via := t.secure
 	if r.URL.Scheme == "http" {
@@ -110,19 +112,20 @@ func (t *careful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// keysNow reports whether a request is for the keys and comes too soon.
-func (i *issuer) keysNow(address string) bool {
+// keysWait returns how long a request must wait, if it is for the keys.
+func (i *issuer) keysWait(address string) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if address != i.known.Keys {
-		return false
+		return 0
 	}
 	now := i.now()
-	if since := now.Sub(i.asked); since >= 0 && since < keysEvery {
-		return true
+	wait := keysEvery - now.Sub(i.asked)
+	if wait < 0 || wait > 2*keysEvery { // so long ago, or the clock was put back
+		wait = 0
 	}
-	i.asked = now
-	return false
+	i.asked = now.Add(wait)
+	return wait
 }
 
 // allowed reports why an address is not one of the issuer's.

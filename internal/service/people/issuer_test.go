@@ -35,6 +35,7 @@ func newService(t *testing.T, change ...func(*settings.Issuer)) (*People, *oidct
 	h.Settings.People.Issuers = []settings.Issuer{conf}
 	p := New(h, nil, nil)
 	p.Now = c.Now
+	p.issuers[0].pause = func(ctx context.Context, _ time.Duration) error { return ctx.Err() } // the clock is the test's
 	return p, idp, c
 }
 
@@ -127,14 +128,18 @@ func TestKeysAreRotated(t *testing.T) {
 		t.Errorf("a token of the new key: %v", err)
 	}
 	// What is forged makes no more requests than one in a while.
-	before := idp.Fetched()
+	before, began := idp.Fetched(), c.now
+	p.issuers[0].pause = func(_ context.Context, d time.Duration) error {
+		c.now = c.now.Add(d)
+		return nil
+	}
 	for range 20 {
 		if _, err := p.check(t, idp.Forgeries(idp.Claims("remit", map[string]any{"sub": "ann"}))["with an unknown key"]); !errors.Is(err, fault.GrantForged) {
 			t.Fatal(err)
 		}
 	}
-	if n := idp.Fetched() - before; n > 1 {
-		t.Errorf("20 forged tokens made %d requests", n)
+	if n, most := idp.Fetched()-before, 1+int(c.now.Sub(began)/keysEvery); n > most {
+		t.Errorf("20 forged tokens made %d requests in the time for %d", n, most)
 	}
 	// A key that was withdrawn is believed for a while, and then no more.
 	if _, err := p.check(t, token()); err != nil {
@@ -149,6 +154,51 @@ func TestKeysAreRotated(t *testing.T) {
 	c.now = c.now.Add(keysFor)
 	if _, err := p.check(t, last); !errors.Is(err, fault.GrantForged) {
 		t.Errorf("a while after the key was withdrawn: %v", err)
+	}
+}
+
+// TestForgedTokensHoldNobodyUp: a client has sent tokens of unknown keys, and its next one waits. Tokens
+// of known keys need no request; one of a new key gets the answer of the request that waits.
+func TestForgedTokensHoldNobodyUp(t *testing.T) {
+	p, idp, _ := newService(t)
+	token := func() string { return idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann"})) }
+	forged := func() string {
+		return idp.Forgeries(idp.Claims("remit", map[string]any{"sub": "ann"}))["with an unknown key"]
+	}
+	waits, pass := make(chan time.Duration, 8), make(chan struct{})
+	p.issuers[0].pause = func(ctx context.Context, d time.Duration) error {
+		if d <= 0 {
+			return nil
+		}
+		waits <- d
+		<-pass
+		return ctx.Err()
+	}
+	known := token()
+	if _, err := p.check(t, known); err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan error, 2)
+	go func() { _, err := p.check(t, forged()); results <- err }()
+	if d := <-waits; d > keysEvery {
+		t.Errorf("the next request waits for %s", d)
+	}
+	if _, err := p.check(t, known); err != nil {
+		t.Errorf("a token of a known key: %v", err)
+	}
+	idp.Rotate(false)
+	ann := make(chan error, 1)
+	go func() { _, err := p.check(t, token()); ann <- err }()
+	before := idp.Fetched()
+	close(pass)
+	if err := <-ann; err != nil {
+		t.Errorf("a token of a new key: %v", err)
+	}
+	if err := <-results; !errors.Is(err, fault.GrantForged) {
+		t.Errorf("the forged token: %v", err)
+	}
+	if n := idp.Fetched() - before; n > 2 {
+		t.Errorf("the issuer got %d requests", n)
 	}
 }
 
