@@ -87,7 +87,7 @@ or several people.
 	fl.StringVar(&f.listen, "listen", "", "serve over HTTP on this loopback `ADDRESS`, such as 127.0.0.1:8123")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "with --listen, another host `NAME` that clients may use (repeatable)")
 	fl.StringVar(&q.Server, "server", "", "serve only the MCP server `NAME`, under its own tool names")
-	proxyFlag(c, &f.proxies)
+	proxyFlag(c, &f.proxies, &q.Door.ProxyHeader)
 	modeFlags(fl, &q.Planning, &f.frozen)
 	fl.BoolVar(&q.Wait, "wait", false, "let calls wait for remit approvals, up to the policy's time limit")
 	fl.BoolVar(&q.Changeset, "changeset", false, "hold writes until remit changes apply")
@@ -99,8 +99,8 @@ func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe
 	if len(f.hosts) > 0 {
 		return fault.New(fault.Usage, "--allow-host needs --listen")
 	}
-	if len(f.proxies) > 0 {
-		return fault.New(fault.Usage, "--proxy needs --listen")
+	if len(f.proxies) > 0 || q.Door.ProxyHeader {
+		return fault.New(fault.Usage, "--proxy and --proxy-protocol need --listen")
 	}
 	if isTerminal(s.In) {
 		return fault.New(fault.Usage, "remit mcp serve is started by an MCP client, not from a terminal").
@@ -135,7 +135,10 @@ func (s *session) openMCP(q *app.MCPRequest, f mcpServe) (*app.App, error) {
 // mcpListen serves over HTTP.
 func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) error {
 	var err error
-	if q.Door.Proxies, err = listen.Proxies(f.proxies); err != nil {
+	if q.Door.Proxies, err = listen.Proxies(f.proxies); err == nil {
+		err = checkProxyProtocol(q.Door.ProxyHeader, f.proxies)
+	}
+	if err != nil {
 		return err
 	}
 	a, err := s.openMCP(&q, f)

@@ -38,7 +38,10 @@ unfinished turns can be resumed.
 
 Limits on clients without a grant count by address. Behind a proxy, name its
 address with --proxy: X-Forwarded-For then gives the client's. Name only proxies
-that set or extend this header, and no networks with clients.
+that set or extend this header, and no networks with clients. The header
+Forwarded does not count. With --proxy-protocol each connection of these
+addresses must begin with a header of the PROXY protocol, version 1 or 2, which
+gives the client's address.
 `
 
 func (s *session) serveCmd() *cobra.Command {
@@ -60,7 +63,10 @@ func (s *session) serveCmd() *cobra.Command {
 				return fault.New(fault.Denied, "a process that runs under a grant cannot start the service").WithHint("start it from a shell without REMIT_GRANT")
 			}
 			var err error
-			if q.Limits.Proxies, err = listen.Proxies(proxies); err != nil {
+			if q.Limits.Proxies, err = listen.Proxies(proxies); err == nil {
+				err = checkProxyProtocol(q.Limits.ProxyHeader, proxies)
+			}
+			if err != nil {
 				return err
 			}
 			s.useDatabase(database)
@@ -96,7 +102,7 @@ func (s *session) serveCmd() *cobra.Command {
 	fl.BoolVar(&q.NewToken, "new-token", false, "create a new admin token and revoke the old one")
 	fl.BoolVar(&hide, "hide-token", false, "do not print the admin's token, which a log would keep")
 	fl.StringArrayVar(&q.Hosts, "allow-host", nil, "another host `NAME` that clients may use (repeatable)")
-	proxyFlag(c, &proxies)
+	proxyFlag(c, &proxies, &q.Limits.ProxyHeader)
 	fl.StringVar(&q.Cert, "tls-cert", "", "certificate `FILE`")
 	fl.StringVar(&q.Key, "tls-key", "", "`FILE` with the certificate's key")
 	fl.BoolVar(&q.Public, "insecure-public", false, "allow a public address without TLS")
@@ -106,9 +112,18 @@ func (s *session) serveCmd() *cobra.Command {
 	return c
 }
 
-// proxyFlag adds --proxy, which commands that serve over HTTP have.
-func proxyFlag(c *cobra.Command, to *[]string) {
+// proxyFlag adds --proxy and --proxy-protocol, which commands that serve over HTTP have.
+func proxyFlag(c *cobra.Command, to *[]string, header *bool) {
+	c.Flags().BoolVar(header, "proxy-protocol", false, "connections from --proxy begin with a header of the PROXY protocol, version 1 or 2")
 	c.Flags().StringArrayVar(to, "proxy", nil, "address or `NETWORK` of a proxy whose X-Forwarded-For counts, as 10.0.0.0/24 (repeatable)")
+}
+
+// checkProxyProtocol refuses --proxy-protocol where no address is trusted.
+func checkProxyProtocol(header bool, proxies []string) error {
+	if header && len(proxies) == 0 {
+		return fault.New(fault.Usage, "--proxy-protocol needs --proxy").WithHint("name the address of the proxy with --proxy")
+	}
+	return nil
 }
 
 // trusting warns of proxies, which choose the clients' addresses.

@@ -28,6 +28,8 @@ type Door struct {
 	Conns      int            // connections at once; default 4096
 	PerAddress int            // connections at once of one address, or IPv6 network; default a quarter of Conns
 	Proxies    []netip.Prefix // addresses of proxies whose X-Forwarded-For counts
+
+	ProxyHeader bool // connections of Proxies begin with a header of the PROXY protocol
 }
 
 // Settled returns the door with the defaults for zero fields.

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"container/list"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -51,7 +52,7 @@ func (l *listener) Accept() (net.Conn, error) {
 				return nil, net.ErrClosed
 			}
 		}
-		c := &conn{Conn: raw, l: l, from: from}
+		c := &conn{Conn: raw, l: l, from: from, proxied: l.door.announced(raw.RemoteAddr())}
 		l.mu.Lock()
 		c.place = l.strangers.PushBack(c)
 		l.mu.Unlock()
@@ -81,11 +82,36 @@ func (l *listener) enter(a net.Addr) (from string, ok bool) {
 	from = Address(a.String())
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return from, l.count(from)
+}
+
+// count counts a connection of an address. The caller holds the lock.
+func (l *listener) count(from string) bool {
 	if l.of[from] >= l.door.PerAddress {
-		return from, false
+		return false
 	}
 	l.of[from]++
-	return from, true
+	return true
+}
+
+var errTooMany = errors.New("too many connections of this address")
+
+// moveTo counts a proxy's connection as one of its client's.
+func (l *listener) moveTo(c *conn, client net.Addr) error {
+	from := Address(client.String())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.left || !l.count(from) {
+		return errTooMany
+	}
+	c.from = from
+	return nil
+}
+
+// announced reports whether a connection begins with the header of a proxy.
+func (d Door) announced(a net.Addr) bool {
+	ap, err := netip.ParseAddrPort(a.String())
+	return d.ProxyHeader && err == nil && d.proxy(ap.Addr())
 }
 
 func (l *listener) leave(c *conn) {
@@ -93,6 +119,7 @@ func (l *listener) leave(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(c)
+	c.left = true
 	if c.from == "" {
 		return
 	}
@@ -118,10 +145,19 @@ func (l *listener) Close() error {
 type conn struct {
 	net.Conn
 	l        *listener
-	from     string
 	once     sync.Once
 	admitted atomic.Bool
-	place    *list.Element // among the strangers; guarded by the listener's lock
+
+	// Guarded by the listener's lock.
+	from  string
+	left  bool
+	place *list.Element // among the strangers
+
+	// Of a connection that begins with the header of a proxy; client and failed are set by header.
+	proxied bool
+	header  sync.Once
+	client  net.Addr // nil: the header names none
+	failed  error
 }
 
 // admit notes that a request on the connection was admitted.

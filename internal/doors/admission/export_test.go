@@ -1,0 +1,4 @@
+package admission
+
+// ReadProxyHeader is readProxyHeader.
+var ReadProxyHeader = readProxyHeader
