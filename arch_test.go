@@ -198,11 +198,11 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":    "base/diff service/filelabels call/approval authority/reach doors/credential service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"doors/httpapi":    "service/settings base/diff service/filelabels call/approval authority/reach doors/credential service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"agents/chat":      "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
 	"doors/hostcheck":  "authority/dpop net net/http",
-	"doors/admission":  "record/store net net/http",
+	"doors/admission":  "record/store net net/http syscall",
 	"doors/hookrelay":  "base/fault net os",
 	"doors/hook":       "base/canon base/fault base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
 	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",

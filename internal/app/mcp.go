@@ -56,7 +56,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
-		Server: q.Server, Door: q.Door,
+		Server: q.Server, Door: q.Door, Clients: a.Home.Settings.Limits.Clients,
 		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Gate: q.gate, Shared: a.Grants.SharedEphemera,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, granted grants.Presented, ask gateway.Asker) (gateway.Session, error) {

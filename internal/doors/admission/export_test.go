@@ -2,3 +2,6 @@ package admission
 
 // ReadProxyHeader is readProxyHeader.
 var ReadProxyHeader = readProxyHeader
+
+// ClientsFor is clientsFor.
+var ClientsFor = clientsFor

@@ -65,6 +65,9 @@ type Options struct {
 	Version string
 	// Door bounds connections and slow clients over HTTP.
 	Door admission.Door
+	// Clients is how many clients over HTTP there can be at once, half of them under one root
+	// grant; 0: as many as the memory is for.
+	Clients int
 	// Tools lists the catalog's enabled tools by ID, as far as they are known when ctx ends.
 	Tools func(ctx context.Context) []*tool.Spec
 	// Gate authenticates clients over HTTP. It is needed for HTTP only.
@@ -107,7 +110,12 @@ type Gateway struct {
 }
 
 // New makes a gateway.
-func New(o Options) *Gateway { return &Gateway{opts: o, conns: map[*conn]bool{}} }
+func New(o Options) *Gateway {
+	if o.Clients == 0 {
+		o.Clients = admission.Clients()
+	}
+	return &Gateway{opts: o, conns: map[*conn]bool{}}
+}
 
 // maxCalls is how many calls of a connection can be under way or waiting. More are
 // refused.

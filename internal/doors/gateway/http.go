@@ -25,7 +25,6 @@ import (
 )
 
 const (
-	maxClients  = 64               // connected clients, each with a run
 	maxSockets  = 256              // network connections, a quarter of them of one address
 	maxRate     = 10000            // requests a second of one grant, and of one root grant
 	maxRefused  = 10               // requests a second of one address without a valid grant
@@ -112,7 +111,7 @@ func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string)
 }
 
 func newWeb(g *Gateway) *web {
-	return &web{gateway: g, clients: map[string]*client{}, seats: admission.NewSeats(maxClients)}
+	return &web{gateway: g, clients: map[string]*client{}, seats: admission.NewSeats(g.opts.Clients)}
 }
 
 // service says under which hosts clients may call.
@@ -270,7 +269,8 @@ func (w *web) begin(r *http.Request, hash [sha256.Size]byte, who *callers.Caller
 	}
 	release, ok := w.seats.Take(who.Root, who.Leaf)
 	if !ok {
-		return nil, false, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, half of them for one grant with all that derive from it", maxClients)
+		return nil, false, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, half of them for one grant with all that derive from it", w.gateway.opts.Clients).
+			ForOperator("raise limits.mcp_clients in config.yaml")
 	}
 	conn, err := w.gateway.connect(r.Context(), who.Presented())
 	if err != nil {

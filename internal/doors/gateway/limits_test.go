@@ -58,6 +58,7 @@ func TestTooManyHTTPClients(t *testing.T) {
 	w := newWorld(t)
 	token := w.grant(w.policy(policy), "agent:x")
 	other := w.grant(w.policy(policy), "agent:y")
+	w.app.Home.Settings.Limits.Clients = 64
 	addr := w.listen(app.MCPRequest{})
 	statuses := map[int]int{}
 	for i := range 40 {

@@ -52,6 +52,7 @@ func TestARevokedClientLosesItsStreamAndPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.app.Home.Settings.Limits.Clients = 64
 	addr := w.listen(app.MCPRequest{})
 	other := sessionOf(t, addr, w.grant(w.policy(policy), "agent:y"))
 	defer func() { _ = other.Body.Close() }()

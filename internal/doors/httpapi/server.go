@@ -27,6 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/telemetry"
 	"github.com/remitrun/remit/internal/service/callers"
+	"github.com/remitrun/remit/internal/service/settings"
 )
 
 // Caller is the authenticated caller of a request.
@@ -147,6 +148,21 @@ type Limits struct {
 	Heartbeat  time.Duration // of event streams; default 15 s
 	Drain      time.Duration // time for requests under way when the server is told to stop; default 20 s
 	Remembered int           // responses that are kept for repeated requests; default 4096
+}
+
+// Defaults are the limits where nothing else is said.
+func Defaults() Limits { return Limits{}.settled() }
+
+// With returns the limits with those of the settings in the place of its zero fields.
+func (l Limits) With(s settings.Limits) Limits {
+	for into, set := range map[*int]int{
+		&l.Conns: s.Connections, &l.PerAddress: s.PerAddress, &l.Header: s.Header, &l.Requests: s.Requests, &l.Large: s.Uploads, &l.Runs: s.Runs, &l.Streams: s.Streams,
+	} {
+		*into = cmp.Or(*into, set)
+	}
+	l.Body, l.File = cmp.Or(l.Body, int64(s.Body)), cmp.Or(l.File, int64(s.File))
+	l.Refused, l.Turn = cmp.Or(l.Refused, float64(s.Refused)), cmp.Or(l.Turn, s.Turn)
+	return l
 }
 
 func (l Limits) settled() Limits {

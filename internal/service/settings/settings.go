@@ -28,6 +28,7 @@ type Settings struct {
 	Changes    Changes
 	Sessions   Sessions
 	Queue      Queue
+	Limits     Limits // of remit serve
 	Retention  Retention
 	People     People
 	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
@@ -169,6 +170,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 			"keep_bytes": r.sizeOrNone(&s.Changes.KeepBytes)}),
 		"sessions": r.Object(document.Fields{"files": r.Object(document.Fields{
 			"bytes": r.sizeOrNone(&s.Sessions.FileBytes), "count": document.Int(r.Reader, &s.Sessions.FileCount, 0, math.MaxInt32)})}),
+		"limits": r.Object(r.limitsFields(&s.Limits)),
 		"queue": r.Object(document.Fields{"at_once": document.Int(r.Reader, &s.Queue.AtOnce, 1, 1000), "waiting": document.Int(r.Reader, &s.Queue.Waiting, 1, 1_000_000),
 			"limits": func(n *document.Node, path string) { r.limits(n, path, &s.Queue) }}),
 		"retention": r.Object(document.Fields{"runs_days": document.Int(r.Reader, &s.Retention.RunDays, 0, maxDays),
