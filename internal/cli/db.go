@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -39,9 +40,17 @@ func (s *session) dbCmd() *cobra.Command {
 	migrate := &cobra.Command{
 		Use:     "migrate",
 		Short:   "Make or update the tables, and begin a ledger if there is none",
+		Long: `Makes the tables, or brings those of an older Remit up to date. There is no way
+back from an update: the older Remit cannot use the tables any more. Make a
+backup with the older Remit before (remit backup). It restores into an empty
+database.
+`,
 		Args:    cobra.NoArgs,
 		PreRunE: use,
-		RunE:    s.withDatabase(database.Migrate),
+		RunE: s.withDatabase(func(ctx context.Context, h *home.Home) (postgres.Status, error) {
+			s.warnOfUpdate(ctx, h)
+			return database.Migrate(ctx, h)
+		}),
 	}
 	status := &cobra.Command{
 		Use:     "status",
@@ -160,6 +169,24 @@ func (s *session) withDatabase(do func(context.Context, *home.Home) (postgres.St
 		}
 		return s.printDatabase(st)
 	}
+}
+
+// warnOfUpdate says that the tables of an older Remit are about to be updated, which cannot be undone.
+func (s *session) warnOfUpdate(ctx context.Context, h *home.Home) {
+	if h.Database == "" {
+		return
+	}
+	if st, err := database.Status(ctx, h); err == nil { // who updates them says what is wrong
+		s.errorf("%s", updateWarning(st))
+	}
+}
+
+// updateWarning is what is said before an update of the tables; "": there is none.
+func updateWarning(st postgres.Status) string {
+	if st.Version == 0 || st.Version >= st.Latest {
+		return ""
+	}
+	return fmt.Sprintf("! the tables in %s are updated from version %d to %d; an older Remit cannot use them then\n  the way back is a backup that the older Remit made before: docs/operations.md\n", show(st.Database), st.Version, st.Latest)
 }
 
 // useDatabase pins $REMIT_DB.

@@ -87,6 +87,7 @@ func (s *session) serveCmd() *cobra.Command {
 				s.serving(v)
 				s.trusting(proxies)
 			}
+			s.warnOfUpdate(cmd.Context(), a.Home)
 			if err := a.Serve(cmd.Context(), q); err != nil {
 				return err
 			}
