@@ -133,7 +133,8 @@ var mayImport = map[string]string{
 	"service/database":  "os authority/policy base/fault base/wholefile record/ledger record/store record/store/tables record/store/postgres record/store/sqlite service/home service/secrets service/settings",
 	"service/witnesses": "base/fault base/wholefile record/ledger record/store record/witness service/home service/notify service/settings github.com/google/uuid net/http os crypto/rand",
 	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/secrets os",
-	"service/doctor":    "service/changes service/clients service/home service/witnesses",
+	"service/nodes":     "base/fault base/wholefile record/store service/home os",
+	"service/doctor":    "record/store service/changes service/clients service/home service/nodes service/witnesses",
 	"service/erasures":  "base/fault record/store service/changes service/home",
 	// adapters
 	"record/witness":           "base/fault base/wholefile record/ledger golang.org/x/mod/sumdb net/http os",
@@ -212,7 +213,7 @@ var mayImport = map[string]string{
 	"doors/webui":      "base/diff service/filelabels authority/reach authority/reach/waymap doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/glyph base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/admission doors/credential doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
+		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/nodes service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/browser tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/builtin/websearch tools/model tools/source/mcp

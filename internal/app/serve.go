@@ -27,6 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/service/filelabels"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/measures"
+	"github.com/remitrun/remit/internal/service/nodes"
 	"github.com/remitrun/remit/internal/service/queue"
 )
 
@@ -75,11 +76,10 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if err != nil {
 		return err
 	}
-	grant, err := a.Grants.Admin(ctx, grants.AdminTerms{Policy: q.Policy, Workspace: q.Workspace, NewToken: q.NewToken})
-	if err != nil {
+	admin := Served{}
+	if admin.AdminGrant, err = a.Grants.Admin(ctx, grants.AdminTerms{Policy: q.Policy, Workspace: q.Workspace, NewToken: q.NewToken}); err != nil {
 		return err
 	}
-	admin := Served{AdminGrant: grant}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ui := a.webUI(q, conf != nil, st)
@@ -105,7 +105,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	}
 	defer endWorkers()
 	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
-	defer a.inBackground(work, st)()
+	defer a.inBackground(work, st, admin.Policy.Source())()
 	defer stop()
 	if q.Ready != nil {
 		q.Ready(admin)
@@ -121,8 +121,7 @@ func answer(ctx context.Context, s *httpapi.Server, l net.Listener, st store.Bac
 	if err := s.Serve(ctx, l); err != nil {
 		return err
 	}
-	var lost *fault.Error
-	if errors.As(context.Cause(ctx), &lost) {
+	if lost, ok := errors.AsType[*fault.Error](context.Cause(ctx)); ok {
 		return lost
 	}
 	return nil
@@ -141,8 +140,9 @@ func (a *App) describe(s *Served, addr string, secure bool, ui *webUI) {
 
 // inBackground begins what a service does besides answering, until ctx ends. wait waits for
 // the end of it.
-func (a *App) inBackground(ctx context.Context, st store.Backend) (wait func()) {
+func (a *App) inBackground(ctx context.Context, st store.Backend, served []byte) (wait func()) {
 	var all sync.WaitGroup
+	all.Go(func() { nodes.Run(ctx, a.Home, st, served) })
 	all.Go(func() { a.Erasures.Retain(ctx) })
 	all.Go(func() { a.Witnesses.Run(ctx, st) })
 	all.Go(func() { a.Notifier.Run(ctx) })

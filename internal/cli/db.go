@@ -38,8 +38,8 @@ func (s *session) dbCmd() *cobra.Command {
 		return nil
 	}
 	migrate := &cobra.Command{
-		Use:     "migrate",
-		Short:   "Make or update the tables, and begin a ledger if there is none",
+		Use:   "migrate",
+		Short: "Make or update the tables, and begin a ledger if there is none",
 		Long: `Makes the tables, or brings those of an older Remit up to date. There is no way
 back from an update: the older Remit cannot use the tables any more. Make a
 backup with the older Remit before (remit backup). It restores into an empty

@@ -1,5 +1,5 @@
 // Package doctor inspects $REMIT_HOME for remit doctor: the ledger, copies for undoing, the
-// hooks in other agents, and the witnesses. Start at [Doctor.Check].
+// hooks in other agents, the witnesses, and the nodes. Start at [Doctor.Check].
 package doctor
 
 import (
@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/nodes"
 	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
@@ -48,7 +50,23 @@ func (d *Doctor) Check(ctx context.Context) []Check {
 	for _, w := range all {
 		list = append(list, Check{Name: "witness " + w.Name, OK: !w.Behind, Detail: w.Detail()})
 	}
-	return list
+	return append(list, d.nodes(ctx, st)...)
+}
+
+// nodes compares the nodes that serve the ledger with the first of them.
+func (d *Doctor) nodes(ctx context.Context, st store.Ephemera) (out []Check) {
+	all, err := nodes.List(ctx, st)
+	if err != nil {
+		return []Check{check("nodes", err, "")}
+	}
+	for _, n := range all {
+		c := Check{Name: "node " + n.Name, OK: true, Detail: n.Version}
+		if diff := all[0].Differences(n); len(diff) > 0 {
+			c.OK, c.Detail = false, n.Version+", differs from "+all[0].Name+" in: "+strings.Join(diff, ", ")
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // hooks tells how the hooks in other agents stand.
