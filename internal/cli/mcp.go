@@ -99,8 +99,11 @@ func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe
 	if len(f.hosts) > 0 {
 		return fault.New(fault.Usage, "--allow-host needs --listen")
 	}
-	if len(f.proxies) > 0 || q.Door.ProxyHeader {
-		return fault.New(fault.Usage, "--proxy and --proxy-protocol need --listen")
+	if len(f.proxies) > 0 {
+		return fault.New(fault.Usage, "--proxy needs --listen")
+	}
+	if q.Door.ProxyHeader {
+		return fault.New(fault.Usage, "--proxy-protocol needs --listen")
 	}
 	if isTerminal(s.In) {
 		return fault.New(fault.Usage, "remit mcp serve is started by an MCP client, not from a terminal").
