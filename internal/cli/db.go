@@ -181,7 +181,7 @@ func (s *session) warnOfUpdate(ctx context.Context, h *home.Home) {
 	}
 }
 
-// updateWarning is what is said before an update of the tables; "": there is none.
+// updateWarning returns the warning before an update of the tables; "": no update is due.
 func updateWarning(st postgres.Status) string {
 	if st.Version == 0 || st.Version >= st.Latest {
 		return ""

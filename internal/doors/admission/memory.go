@@ -10,8 +10,8 @@ const (
 	mostClients  = 4096
 )
 
-// Clients returns how many MCP clients the memory of this machine is for: the less of what it has and
-// of GOMEMLIMIT.
+// Clients returns the default number of MCP clients, by the machine's memory or by GOMEMLIMIT, if that
+// is less.
 func Clients() int { return clientsFor(min(machineMemory(), debug.SetMemoryLimit(-1))) }
 
 func clientsFor(memory int64) int {

@@ -69,7 +69,7 @@ func (d *Doctor) nodes(ctx context.Context, st store.Ephemera) (out []Check) {
 	return out
 }
 
-// hooks tells how the hooks in other agents stand.
+// hooks checks the hooks in other agents.
 func (d *Doctor) hooks() []Check {
 	list, err := d.Clients.Status("")
 	if err != nil {

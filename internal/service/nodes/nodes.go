@@ -1,5 +1,5 @@
-// Package nodes lets the nodes that share a ledger notice that they differ: each notes its version
-// and the digests of what must be equal, and compares them with those of the others. Start at [Run].
+// Package nodes lets the nodes that share a ledger notice their differences. Each notes its version and
+// the digests of its settings and policy, and reads the other nodes' notes. Start at [Run].
 package nodes
 
 import (
@@ -33,10 +33,10 @@ const (
 type Node struct {
 	Name    string            `json:"name"`
 	Version string            `json:"version"` // of Remit
-	Digests map[string]string `json:"digests"` // of what must be equal on all nodes, by its name
+	Digests map[string]string `json:"digests"` // of settings and policies, by name
 }
 
-// Differences names what two nodes have not alike, in order.
+// Differences lists the unequal properties of two nodes, in order.
 func (n Node) Differences(other Node) []string {
 	var out []string
 	if n.Version != other.Version {
@@ -140,7 +140,7 @@ type watch struct {
 	told   map[string]bool // differences that were logged
 }
 
-// look notes this node again and compares it with the others. What fails is tried again.
+// look notes this node again and compares it with the others. The next look repeats a failed one.
 func (w *watch) look(ctx context.Context) {
 	own, err := Here(w.home, w.served)
 	if err == nil {

@@ -57,7 +57,7 @@ func accepted(ctx context.Context, st store.Store, name string, d *witness.Disag
 }
 
 // Accept records that the ledger goes on although a witness disagrees, or this machine ([Here]). It
-// returns what was accepted; nothing if the witness agrees.
+// returns the accepted disagreement; nil if the witness agrees.
 func (s *Witnesses) Accept(ctx context.Context, name string) (*witness.Disagreement, error) {
 	if name == Here {
 		s.accepting = true

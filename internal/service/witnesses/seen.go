@@ -26,8 +26,8 @@ var seeEvery = 5 * time.Second
 
 func (s *Witnesses) seenFile() string { return filepath.Join(s.Home.Dir, SeenFile) }
 
-// checkSeen compares the ledger with what this machine has seen of it. A note that cannot be
-// read, or is one of another ledger, does not count.
+// checkSeen compares the ledger with the noted checkpoint. An unreadable note, or one of another
+// ledger, does not count.
 func (s *Witnesses) checkSeen(ctx context.Context, st store.Backend) error {
 	b, err := wholefile.Read(s.seenFile(), maxNote)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Witnesses) seen(st store.Backend) int64 {
 }
 
 // While notes newer checkpoints while serve works. The context of serve ends, with the reason as its
-// cause, when the ledger goes back behind what this machine has seen of it.
+// cause, when the ledger does not extend the noted checkpoint.
 func (s *Witnesses) While(ctx context.Context, st store.Backend, serve func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

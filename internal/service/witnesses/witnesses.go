@@ -122,7 +122,7 @@ func (s *Witnesses) known(name string) []byte {
 }
 
 // CheckHere compares the ledger with the checkpoints that are on this machine: witness files,
-// copies of the other witnesses' newest ones, and the newest one that this machine has seen. A
+// copies of the other witnesses' newest ones, and the newest one seen on this machine. A
 // slow file is not waited for.
 func (s *Witnesses) CheckHere(ctx context.Context, st store.Backend) error {
 	list, err := s.list()
@@ -211,7 +211,7 @@ func (s *Witnesses) judge(ctx context.Context, st store.Backend, name string, er
 		proof = "this is the witness's word, without a proof"
 	}
 	if name == Here {
-		return fault.Wrap(fault.RolledBack, d, "the ledger %s %s. What this machine has seen of it: %s (%s)", d.Ledger.Origin, strings.Replace(what, "witnessed", "seen here", 1), d, proof).
+		return fault.Wrap(fault.RolledBack, d, "the ledger %s %s. The newest checkpoint seen here: %s (%s)", d.Ledger.Origin, strings.Replace(what, "witnessed", "seen here", 1), d, proof).
 			ForOperator("bring back the newest copy of the ledger; or go on with this one, and lose what it lacks: remit witness accept --here")
 	}
 	return fault.Wrap(fault.RolledBack, d, "the ledger %s %s. Witness %s: %s (%s)", d.Ledger.Origin, what, name, d, proof).

@@ -15,8 +15,8 @@ import (
 // durable.
 
 // selectServer describes the server: its timeline, whether commits wait for a standby, and
-// how many servers copy it. A role that may not see what those do sees them all the same. Who
-// receives the log and applies none of it, as pg_receivewal does, archives it: no failover uses that.
+// how many servers copy it. A role without pg_monitor sees them, but not their state. A receiver
+// that applies nothing, as pg_receivewal, is an archiver: no failover uses it.
 const selectServer = `SELECT pg_is_in_recovery(), CASE WHEN pg_is_in_recovery() THEN '' ELSE substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8) END,
 current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication r WHERE coalesce(r.state, '') NOT IN ('backup', 'startup')
 AND (r.write_lsn IS NULL OR r.replay_lsn IS NOT NULL)
