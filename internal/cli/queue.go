@@ -146,7 +146,7 @@ func (s *session) printQueue(ctx context.Context, st store.Backend, f store.Queu
 	if q.Items, err = st.QueuedRuns(ctx, f); err != nil {
 		return err
 	}
-	if q.Waiting, q.Scheduled, err = st.QueueSize(ctx, time.Now()); err != nil {
+	if q.Waiting, q.Scheduled, err = st.QueueSize(ctx, st.Now()); err != nil {
 		return err
 	}
 	if q.Paused, err = st.QueueIsPaused(ctx); err != nil {

@@ -257,9 +257,10 @@ const (
 	QueueCancelled QueueState = 4 // before it was started
 	QueueStopping  QueueState = 5 // the run began, and a person asked to end it
 	QueueHeld      QueueState = 6 // a schedule or the queue: paused
+	QueueDead      QueueState = 7 // it could not be started; a person may queue it again
 )
 
-var queueStates = [...]string{"", "waiting", "started", "refused", "cancelled", "stopping", "paused"}
+var queueStates = [...]string{"", "waiting", "started", "refused", "cancelled", "stopping", "paused", "dead"}
 
 func (q QueueState) String() string {
 	if int(q) < len(queueStates) {

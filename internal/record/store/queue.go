@@ -40,8 +40,8 @@ type Queue interface {
 	StartQueued(ctx context.Context, e ledger.Entry, slots []Slot) (ledger.Seq, error)
 	// TakenSlots counts, by key, the slots of runs that have not ended.
 	TakenSlots(ctx context.Context) (map[string]int, error)
-	// ChangeQueued refuses, cancels, stops or postpones a queued run: fault.Conflict if its
-	// state does not allow that.
+	// ChangeQueued refuses, cancels, stops or postpones a queued run, sets it aside or queues it
+	// again: fault.Conflict if its state does not allow that.
 	ChangeQueued(ctx context.Context, c QueueChange) error
 	// PauseQueue pauses or resumes the whole queue. Paused, it takes runs and starts none.
 	PauseQueue(ctx context.Context, paused bool, by string) error
@@ -88,7 +88,7 @@ type QueueRoom struct {
 // QueuedRun is a queued run, with what became of it.
 type QueuedRun struct {
 	ID        uuid.UUID `json:"run_id" format:"uuid" doc:"Of the run, also once it is started"`
-	Status    string    `json:"status" enum:"waiting,scheduled,running,stopping,refused,completed,denied,failed,timeout,cancelled,interrupted" doc:"scheduled: its time has not come; refused: it was not started; stopping: it runs and a person cancelled it"`
+	Status    string    `json:"status" enum:"waiting,scheduled,running,stopping,refused,dead,completed,denied,failed,timeout,cancelled,interrupted" doc:"scheduled: its time has not come; refused: it was not started; dead: it could not be started, and a person may queue it again; stopping: it runs and a person cancelled it"`
 	Name      string    `json:"name"`
 	Principal string    `json:"principal"`
 	Workspace string    `json:"workspace"`
@@ -110,12 +110,14 @@ type QueuedRun struct {
 	Code      string    `json:"code,omitempty" example:"E6004" doc:"Why it was refused, or could not start yet"`
 	Reason    string    `json:"reason,omitempty"`
 
-	State ledger.QueueState `json:"-"`
-	Root  uuid.UUID         `json:"-"` // root of the grant; zero: it was queued by the person at the machine
-	Owner string            `json:"-"` // given to Enqueue: whose own grant it is, as grants.OwnerOf gives it; "": nobody's
-	Run   ledger.Seq        `json:"-"` // 0: it was not started
-	Seq   ledger.Seq        `json:"-"` // of the event that queued it
-	Task  Task              `json:"-"` // given to Enqueue; read with QueuedTask
+	State   ledger.QueueState `json:"-"`
+	Fixed   bool              `json:"-"` // Due is a time of the day, and not the end of a delay
+	Changed time.Time         `json:"-"` // when its state last changed by an event of its own; zero: never
+	Root    uuid.UUID         `json:"-"` // root of the grant; zero: it was queued by the person at the machine
+	Owner   string            `json:"-"` // given to Enqueue: whose own grant it is, as grants.OwnerOf gives it; "": nobody's
+	Run     ledger.Seq        `json:"-"` // 0: it was not started
+	Seq     ledger.Seq        `json:"-"` // of the event that queued it
+	Task    Task              `json:"-"` // given to Enqueue; read with QueuedTask
 }
 
 // Waits reports whether the run may still be started.
@@ -126,6 +128,8 @@ type QueueFilter struct {
 	Due      time.Time // not zero: only those that wait and are due then
 	Stopping bool      // only those that run and that a person cancelled
 	Ended    bool      // only those that ended, were refused or cancelled
+	Dead     bool      // only dead letters, newest first
+	Later    bool      // only those that wait and whose time has not come, oldest first
 	Schedule *Schedule // only those that it queued, newest first, without those that were refused at once
 	From     int       // for the next page: how many are left out
 	Limit    int       // 0 means 100
@@ -134,7 +138,7 @@ type QueueFilter struct {
 // QueueChange is a change of a queued run that does not start it.
 type QueueChange struct {
 	ID     uuid.UUID
-	To     ledger.QueueState // refused, cancelled (stopping, if it has started), or waiting: postponed
+	To     ledger.QueueState // refused, dead, cancelled (stopping, if it has started), or waiting: postponed or queued again
 	Due    time.Time         // of one that is postponed
 	Code   fault.Code
 	Reason string

@@ -86,6 +86,8 @@ type Backend interface {
 	Ephemera
 	Rates
 	Queue
+	Claims
+	Clock
 	Sessions
 	Files
 	Labels

@@ -101,7 +101,7 @@ func (d *Desk) over(st store.Backend) *approval.Desk {
 		}
 		return person, who.Role, nil
 	}
-	return &approval.Desk{Store: st, Asker: asker, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.
@@ -184,15 +184,15 @@ func (s *Approvals) List(ctx context.Context, f store.QuestionFilter) ([]store.A
 	}
 	list, err := st.Questions(ctx, f)
 	for i := range list {
-		list[i] = asShown(list[i])
+		list[i] = asShown(st, list[i])
 	}
 	return list, err
 }
 
 // asShown gives an approval with its state at this time, and a list of votes also where
 // there is none.
-func asShown(q store.Approval) store.Approval {
-	q.State = q.StateAt(time.Now())
+func asShown(clock store.Clock, q store.Approval) store.Approval {
+	q.State = q.StateAt(clock.Now())
 	if q.Votes == nil {
 		q.Votes = []store.Vote{}
 	}
@@ -226,7 +226,7 @@ func (s *Approvals) Find(ctx context.Context, id string) (store.Approval, approv
 		return q, approval.Body{}, err
 	}
 	b, err := BodyOf(q)
-	return asShown(q), b, err
+	return asShown(st, q), b, err
 }
 
 // BodyOf reads what a question says; an erased one says nothing.
@@ -268,7 +268,11 @@ func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Appr
 	if a.Digest != "" && a.Digest != q.Digest {
 		return q, fault.New(fault.Stale, "the question is not the one that was shown").In("digest").WithHint("read the question again, and answer that")
 	}
-	v := store.Vote{By: a.By, Grant: a.Grant, Yes: a.Yes, Where: a.Where, Reason: a.Reason, Admin: s.IsAdmin(a.By), At: time.Now()}
+	_, st, err := s.Grants.Open(ctx)
+	if err != nil {
+		return q, err
+	}
+	v := store.Vote{By: a.By, Grant: a.Grant, Yes: a.Yes, Where: a.Where, Reason: a.Reason, Admin: s.IsAdmin(a.By), At: st.Now()}
 	if a.Session && a.Yes {
 		if body.Pattern == nil {
 			return q, fault.New(fault.ArgsInvalid, "this question has no pattern, so the approval can only cover this one call").In("session").WithHint("leave out session")
@@ -283,15 +287,11 @@ func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Appr
 				ForOperator("run there: remit approvals approve %s", q.ID)
 		}
 		q, err = s.apply(ctx, q, body, v)
-		return asShown(q), err
-	}
-	_, st, err := s.Grants.Open(ctx)
-	if err != nil {
-		return q, err
+		return asShown(st, q), err
 	}
 	if err := s.inRole(ctx, st, q, &v); err != nil {
 		return q, err
 	}
 	q, err = st.Vote(ctx, q.ID, v)
-	return asShown(q), err
+	return asShown(st, q), err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/changes"
@@ -42,6 +43,9 @@ func (d *Doctor) Check(ctx context.Context) []Check {
 	}, d.hooks()...)
 	if lerr != nil {
 		return list
+	}
+	if apart := st.Ahead().Round(time.Second); apart.Abs() >= store.Apart {
+		list = append(list, Check{Name: "clock", Detail: fmt.Sprintf("%s away from that of the database; set both, for example with NTP", apart)})
 	}
 	all, err := d.Witnesses.Status(ctx, st)
 	if err != nil {

@@ -79,7 +79,7 @@ func (s *Grants) Open(ctx context.Context) (*Authority, store.Backend, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.auth == nil {
-		s.auth = &Authority{Authority: standing.New(standing.Options{Grants: st, Budgets: st}), budgets: budget.New(st)}
+		s.auth = &Authority{Authority: standing.New(standing.Options{Grants: st, Budgets: st, Now: store.LaterOf(st)}), budgets: budget.New(st)}
 	}
 	return s.auth, st, nil
 }
@@ -147,7 +147,7 @@ func (s *Grants) Verify(ctx context.Context, st store.Backend, p Presented, work
 		return token.Claims{}, err
 	}
 	audience := trust.Ledger.String()
-	use := token.Use{At: time.Now(), Workspace: workspace, Audience: audience, Held: token.Held{Proven: p.Proven}}
+	use := token.Use{At: store.LaterOf(st)(), Workspace: workspace, Audience: audience, Held: token.Held{Proven: p.Proven}}
 	if p.KeyFile != "" {
 		key, err := readPrivateKey(p.KeyFile)
 		if err != nil {

@@ -65,14 +65,14 @@ func (n Node) measureWork(m *telemetry.Metrics) {
 	m.FuncBy("remit_queue_runs", "Queued runs: waiting for a place, or scheduled for later.", "state", func() map[string]float64 {
 		ctx, stop := context.WithTimeout(context.Background(), headWithin)
 		defer stop()
-		all, later, err := n.Ledger.QueueSize(ctx, time.Now())
+		all, later, err := n.Ledger.QueueSize(ctx, n.Ledger.Now())
 		if err != nil {
 			return nil
 		}
 		return map[string]float64{"waiting": float64(all - later), "scheduled": float64(later)}
 	})
 	m.FuncBy("remit_queue_age_seconds", "How long the longest-waiting queued run could have been started already.", "", n.ask(func(ctx context.Context) (float64, error) {
-		age, err := n.Ledger.QueueAge(ctx, time.Now())
+		age, err := n.Ledger.QueueAge(ctx, n.Ledger.Now())
 		return age.Seconds(), err
 	}))
 	m.Func("remit_workers_connected", "Workers that are connected to this node.", func() float64 { connected, _ := n.Workers(); return float64(connected) })

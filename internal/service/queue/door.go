@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
@@ -59,7 +58,7 @@ func (q *Queue) State(ctx context.Context) (State, error) {
 		return State{}, err
 	}
 	var out State
-	if out.Waiting, out.Scheduled, err = st.QueueSize(ctx, time.Now()); err != nil {
+	if out.Waiting, out.Scheduled, err = st.QueueSize(ctx, st.Now()); err != nil {
 		return out, err
 	}
 	out.Waiting -= out.Scheduled

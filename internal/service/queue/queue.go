@@ -85,11 +85,11 @@ func (q *Queue) enqueue(ctx context.Context, st store.Backend, run store.QueuedR
 	if run.ID, err = home.NewID(); err != nil {
 		return run, false, err
 	}
-	run.Queued = time.Now()
+	run.Queued = st.Now()
 	run.Due = run.Queued
 	switch {
 	case !o.At.IsZero():
-		run.Due = o.At
+		run.Due, run.Fixed = o.At, true
 	case o.Delay > 0:
 		run.Due = run.Queued.Add(o.Delay)
 	}
@@ -114,7 +114,7 @@ func (q *Queue) Cancel(ctx context.Context, id, by string) (store.QueuedRun, err
 	if err != nil {
 		return run, err
 	}
-	if err := st.ChangeQueued(ctx, store.QueueChange{ID: run.ID, To: ledger.QueueCancelled, By: by, At: time.Now()}); err != nil {
+	if err := st.ChangeQueued(ctx, store.QueueChange{ID: run.ID, To: ledger.QueueCancelled, By: by, At: st.Now()}); err != nil {
 		return run, err
 	}
 	q.wake.all()

@@ -80,7 +80,11 @@ func (q *Queue) saveSchedule(ctx context.Context, n NewSchedule, run store.Queue
 		return store.Schedule{}, fault.New(fault.Usage, "%q is not a valid name of a schedule", n.Name).In("name").
 			WithHint("use up to 63 small letters, digits, dots, hyphens and underscores")
 	}
-	now := time.Now()
+	st, err := q.Home.Ledger(ctx)
+	if err != nil {
+		return store.Schedule{}, err
+	}
+	now := st.Now()
 	next, err := Next(n.Cron, n.Zone, now)
 	if err != nil {
 		return store.Schedule{}, err
@@ -91,10 +95,6 @@ func (q *Queue) saveSchedule(ctx context.Context, n NewSchedule, run store.Queue
 		c.Zone = "UTC"
 	}
 	if c.ID, err = home.NewID(); err != nil {
-		return c, err
-	}
-	st, err := q.Home.Ledger(ctx)
-	if err != nil {
 		return c, err
 	}
 	return st.SaveSchedule(ctx, c)
@@ -111,7 +111,7 @@ func (q *Queue) ChangeSchedule(ctx context.Context, name, by string, change func
 	if err != nil {
 		return c, err
 	}
-	c.By, c.Saved = by, time.Now()
+	c.By, c.Saved = by, st.Now()
 	was := c
 	change(&c)
 	if c.Priority < 1 || c.Priority > 4 {
@@ -140,7 +140,7 @@ func (q *Queue) RunSchedule(ctx context.Context, name string) (store.QueuedRun, 
 	}
 	id, err := home.NewID()
 	if err == nil {
-		err = st.FireSchedule(ctx, c, c.Next, id, time.Now(), q.room())
+		err = st.FireSchedule(ctx, c, c.Next, id, st.Now(), q.room())
 	}
 	if err != nil {
 		return store.QueuedRun{}, err
@@ -166,7 +166,7 @@ func (q *Queue) fire(ctx context.Context, st store.Backend) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now := st.Now()
 	for i := range all {
 		c := all[i]
 		if c.Paused || c.Next.After(now) {

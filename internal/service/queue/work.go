@@ -22,7 +22,6 @@ import (
 const (
 	lookEvery   = 250 * time.Millisecond // how often the rows are looked at: nothing depends on being woken
 	reopenEvery = 2 * time.Second        // how often runs of dead processes are looked for
-	pageSize    = 64                     // queued runs that are read at once
 
 	// A run that cannot start yet is looked at again after a quarter of the time that it
 	// has waited.
@@ -87,6 +86,7 @@ type working struct {
 	active  map[uuid.UUID]context.CancelCauseFunc // runs that this worker starts or carries out
 	resting map[uuid.UUID]bool                    // sessions that get no message now: one is being sent, or they are at work
 
+	clock   clockWatch
 	telling sync.Mutex
 	st      store.Backend
 	opened  time.Time
@@ -195,6 +195,9 @@ func (w *working) pass(ctx context.Context) (idle bool, err error) {
 		}
 		w.st, w.opened = st, time.Now()
 	}
+	if err := w.watchClock(ctx, w.st); err != nil {
+		return false, err
+	}
 	st := w.st
 	running, err := w.cancelStopped(ctx)
 	if err != nil {
@@ -229,84 +232,6 @@ func (w *working) cancelStopped(ctx context.Context) (running int, err error) {
 		}
 	}
 	return running, err
-}
-
-// startDue starts the runs whose turn it is, as far as there is room. It returns how many it
-// began to start.
-func (w *working) startDue(ctx context.Context, st store.Backend) (begun int, err error) {
-	var taken map[string]int
-	for from := 0; ; from += pageSize {
-		w.mu.Lock()
-		room := w.AtOnce - len(w.active)
-		w.mu.Unlock()
-		if room <= 0 {
-			return begun, nil
-		}
-		list, err := st.QueuedRuns(ctx, store.QueueFilter{Due: time.Now(), From: from, Limit: pageSize})
-		if err != nil {
-			return begun, err
-		}
-		if len(list) > 0 && taken == nil {
-			if taken, err = st.TakenSlots(ctx); err != nil {
-				return begun, err
-			}
-		}
-		for i := range list {
-			if room > 0 && w.begin(&list[i], taken) {
-				begun++
-				room--
-			}
-		}
-		if len(list) < pageSize {
-			return begun, nil
-		}
-	}
-}
-
-// begin begins to start a run in the background, unless it is another person's, its limits
-// are reached, or it is being started already.
-func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
-	if run.Root == uuid.Nil && run.Principal != "user:"+w.q.Home.User || run.Session != uuid.Nil && w.q.Sessions == nil {
-		return false
-	}
-	for _, l := range run.Limits {
-		if taken[l.Key] >= l.Most {
-			return false
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, there := w.active[run.ID]; there || w.resting[run.Session] {
-		return false
-	}
-	if run.Session != uuid.Nil {
-		w.resting[run.Session] = true
-	}
-	ctx, cancel := context.WithCancelCause(w.work)
-	st := w.st // pass may replace it meanwhile
-	w.active[run.ID] = cancel
-	for _, l := range run.Limits {
-		taken[l.Key]++
-	}
-	w.ended.Go(func() {
-		defer w.q.wake.all()
-		mine, err := w.carryOut(ctx, *run)
-		if errors.Is(err, fault.SessionBusy) {
-			err = nil
-			time.AfterFunc(sessionRests, func() { w.rested(run.Session) })
-		} else {
-			w.rested(run.Session)
-		}
-		w.fail(err)
-		if mine {
-			w.tell(st, run.ID)
-		}
-		cancel(nil)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.active, run.ID)
-	})
-	return true
 }
 
 // rested lets a session get its next message.
@@ -347,7 +272,7 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 	defer unlock()
 	t, err := st.QueuedTask(ctx, run.ID)
 	if err != nil {
-		return false, err
+		return true, w.notStarted(context.WithoutCancel(ctx), st, run, err)
 	}
 	began := false
 	var full error
@@ -409,21 +334,30 @@ func mayPass(err error) bool {
 	return errors.Is(err, fault.Conflict) || errors.Is(err, fault.LimitReached)
 }
 
+// ofStore reports whether an error is one of the store itself, and not the run's fault.
+func ofStore(err error) bool {
+	code := fault.CodeOf(err)
+	return code >= fault.StoreFailed && code <= fault.StoreMissing && code != fault.RunUnknown
+}
+
 // notStarted records why a run was not started: it is refused for good, or put back if the
-// reason may pass. Errors of the store itself are not the run's fault.
+// reason may pass. A missing object counts against it, a paused grant does not.
 func (w *working) notStarted(ctx context.Context, st store.Backend, run store.QueuedRun, why error) error {
-	now := time.Now()
+	now := st.Now()
 	code := fault.CodeOf(why)
 	c := store.QueueChange{ID: run.ID, To: ledger.QueueRefused, Code: code, Reason: messageOf(why), By: "queue", At: now}
 	switch {
-	case code >= fault.StoreFailed && code <= fault.StoreMissing && code != fault.RunUnknown:
+	case ofStore(why):
 		return why
 	case code == fault.GrantPaused || code == fault.NotFound:
 		c.To, c.Due = ledger.QueueWaiting, now.Add(min(max(now.Sub(run.Queued)/4, leastPostponed), mostPostponed))
 	}
 	err := st.ChangeQueued(ctx, c)
-	if errors.Is(err, fault.Conflict) { // a person cancelled it
+	switch {
+	case errors.Is(err, fault.Conflict): // a person cancelled it
 		return nil
+	case err == nil && c.To == ledger.QueueWaiting:
+		return st.FileQueued(ctx, "", code == fault.NotFound, run.ID)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ const appendTimeout = 10 * time.Second
 // The statements of a message, in the order in which they lock: node, runs, tail.
 const (
 	// sayNext lets the node append only while it is a member, and only its next batch.
-	sayNext = `WITH me AS MATERIALIZED (SELECT id FROM members WHERE id = $1 AND lease_until > clock_timestamp() FOR KEY SHARE),
+	sayNext = `WITH me AS MATERIALIZED (SELECT id FROM members WHERE id = $1 FOR KEY SHARE),
 h AS (UPDATE heads SET number = $2 FROM me WHERE member = me.id AND number = $2 - 1 RETURNING 1)
 SELECT remit_expect(count(*) = 1, '` + codeFenced + `') FROM h`
 

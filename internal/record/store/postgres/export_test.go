@@ -64,3 +64,9 @@ func (s *Store) MakePart(ctx context.Context, at time.Time) error {
 	defer conn.Close(ctx)
 	return waitForPart(ctx, conn, tables.PartFor(tables.RunPayloads, at))
 }
+
+// StopRenewing makes the node renew its lease no more, as if its process had died.
+func (s *Store) StopRenewing() {
+	s.stopBeat()
+	s.beating.Wait()
+}

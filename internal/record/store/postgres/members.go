@@ -40,7 +40,7 @@ func (s *Store) enter(ctx context.Context) error {
 	if err := s.checkVersion(tx.QueryRowContext(ctx, selectVersion)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "WITH m AS (INSERT INTO members(id, lease_until, name) VALUES($1, clock_timestamp() + $2 * interval '1 microsecond', $3) RETURNING id) INSERT INTO heads(member, number, first) SELECT id, 0, 0 FROM m",
+	_, err = tx.ExecContext(ctx, "WITH m AS (INSERT INTO members(id, lease_until, lease, name) VALUES($1, clock_timestamp() + $2 * interval '1 microsecond', $2, $3) RETURNING id) INSERT INTO heads(member, number, first) SELECT id, 0, 0 FROM m",
 		s.node, s.lease.Microseconds(), s.nodeName)
 	if err != nil {
 		return err
@@ -97,6 +97,7 @@ func (s *Store) beat(ctx context.Context) {
 		case err == nil && ok:
 			s.until.Store(asked + int64(s.lease))
 			s.watchServer(ctx)
+			s.watchClock(ctx)
 		case err == nil:
 			s.fence(s.whyRemoved(ctx))
 			return
@@ -161,7 +162,7 @@ func (s *Store) Recover(ctx context.Context) (int, error) {
 	if s.readOnly {
 		return 0, s.ErrReadOnly()
 	}
-	if _, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE lease_until < clock_timestamp()"); err != nil {
+	if err := s.removeDead(ctx); err != nil {
 		return 0, s.fault(err, "dead nodes cannot be removed")
 	}
 	ended, err := s.InterruptEndless(ctx)

@@ -88,10 +88,13 @@ type Store struct {
 	pipe *pgx.Conn // for messages; nil: not open
 	head
 
-	nodeName  string       // for messages
-	born      time.Time    // the origin of clock
-	until     atomic.Int64 // when the lease is over, by clock
-	fenced    atomic.Bool  // this node may no longer act; fencedBy says why
+	nodeName  string            // for messages
+	born      time.Time         // the origin of clock
+	until     atomic.Int64      // when the lease is over, by clock
+	shift     atomic.Int64      // the server's time minus clock, in nanoseconds
+	jumped    atomic.Int64      // when shift last changed by itself, by clock; 0: never
+	far       map[uuid.UUID]far // leases of others; of beat alone
+	fenced    atomic.Bool       // this node may no longer act; fencedBy says why
 	fencedBy  error
 	fenceOnce sync.Once
 	lost      chan struct{} // closed with fenced
@@ -198,12 +201,15 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 		s.Store = s.tables()
-		return s.checkVersion(s.read.QueryRowContext(ctx, selectVersion))
+		return errors.Join(s.checkVersion(s.read.QueryRowContext(ctx, selectVersion)), s.askClock(ctx, s.read))
 	}
 	s.durable = open(s.config, map[string]string{"synchronous_commit": "on"}, 4)
 	s.slow = open(s.config, map[string]string{"synchronous_commit": "off"}, 1)
 	s.beats = open(s.config, map[string]string{"synchronous_commit": "on"}, 1)
 	if err := s.checkServer(ctx); err != nil {
+		return err
+	}
+	if err := s.checkClock(ctx); err != nil {
 		return err
 	}
 	if err := s.join(ctx); err != nil {
@@ -221,7 +227,7 @@ func (s *Store) open(ctx context.Context) error {
 // tables returns the tables of the database.
 func (s *Store) tables() *tables.Store {
 	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.LabelsFormat, Power: true, ReadOnly: s.readOnly,
-		Database: database{s}, Shared: database{s}, Parts: database{s}, Dialect: dialect, Read: s.read})
+		Database: database{s}, Shared: database{s}, Parts: database{s}, Dialect: dialect, Read: s.read, Clock: s.serverTime})
 }
 
 // Close signs a checkpoint if many events were appended, leaves the nodes, and releases

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/postgres"
@@ -61,6 +62,18 @@ func TestEphemeraConform(t *testing.T) { storetest.Ephemera(t, open) }
 func TestRatesConform(t *testing.T) { storetest.Rates(t, open) }
 
 func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
+
+func TestClocksConform(t *testing.T) {
+	storetest.Clocks(t, func(t *testing.T, home string) (store.Backend, func(time.Duration)) {
+		url, move := server.Clock(t, server.Schema(t, home))
+		s, err := postgres.Open(context.Background(), postgres.Options{Home: home, URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() }) // another node may have removed this one
+		return s, move
+	})
+}
 
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }
 

@@ -31,7 +31,7 @@ var migrations embed.FS
 var schemaText string
 
 // version of the schema: the number of the last migration.
-const version = 10
+const version = 11
 
 // setupLock is the advisory lock of nodes that make or upgrade the tables.
 const setupLock = 0x526d6974
@@ -133,6 +133,9 @@ func upgrade(ctx context.Context, conn *pgx.Conn, to int64, statements string) (
 	return left, err
 }
 
+// longestLease bounds the wait for nodes of which an older Remit noted no length.
+const longestLease = 5 * time.Minute
+
 // removeNodes removes all nodes, and lets none join until the transaction has ended. It waits for
 // what they are writing, and locks in the same order as they do.
 func removeNodes(ctx context.Context, tx pgx.Tx) (left time.Duration, err error) {
@@ -140,8 +143,8 @@ func removeNodes(ctx context.Context, tx pgx.Tx) (left time.Duration, err error)
 		return 0, err
 	}
 	var micros int64
-	err = tx.QueryRow(ctx, `WITH m AS (DELETE FROM members RETURNING lease_until)
-SELECT coalesce(max(extract(epoch FROM lease_until - clock_timestamp()) * 1000000), 0)::bigint FROM m`).Scan(&micros)
+	err = tx.QueryRow(ctx, `WITH m AS (DELETE FROM members AS m RETURNING lease_until, coalesce((to_jsonb(m) ->> 'lease')::bigint, $1) AS lease)
+SELECT coalesce(max(least(extract(epoch FROM lease_until - clock_timestamp()) * 1000000, lease)), 0)::bigint FROM m`, longestLease.Microseconds()).Scan(&micros)
 	return time.Duration(micros) * time.Microsecond, err
 }
 

@@ -15,8 +15,8 @@ import (
 var _ store.Turns = (*Store)(nil)
 
 const (
-	// me is this node, while it is a member. A removal waits for the statement's end.
-	me = "me AS MATERIALIZED (SELECT id FROM members WHERE id = $1 AND lease_until > clock_timestamp() FOR KEY SHARE)"
+	// me is this node, until another one removes it. A removal waits for the statement's end.
+	me = "me AS MATERIALIZED (SELECT id FROM members WHERE id = $1 FOR KEY SHARE)"
 
 	takeTurn = "WITH " + me + ` INSERT INTO turns AS t(session, node, epoch, request, caller) SELECT $2, id, nextval('turn_epochs'), 0, $3 FROM me
 ON CONFLICT (session) DO UPDATE SET node = excluded.node, epoch = excluded.epoch, request = 0, caller = excluded.caller
@@ -43,12 +43,17 @@ const turnTimeout = 5 * time.Second
 // turnsDo carries out statements about turns, again if the connection was lost. They may
 // all be repeated.
 func (s *Store) turnsDo(ctx context.Context, do func(ctx context.Context) error) error {
+	return s.repeat(ctx, "the turns of the nodes cannot be read or changed", do)
+}
+
+// repeat carries out statements that may be repeated; failed is the message of an error.
+func (s *Store) repeat(ctx context.Context, failed string, do func(ctx context.Context) error) error {
 	if s.readOnly {
 		return s.ErrReadOnly()
 	}
 	ctx, stop := context.WithTimeout(ctx, turnTimeout)
 	defer stop()
-	return s.fault(retry(ctx, func() error { return do(ctx) }), "the turns of the nodes cannot be read or changed")
+	return s.fault(retry(ctx, func() error { return do(ctx) }), failed)
 }
 
 // TakeTurn implements store.Turns.

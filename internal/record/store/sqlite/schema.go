@@ -19,7 +19,7 @@ const applicationID = 0x526d6974
 
 // migrations bring an empty file up to date, one version each. A published
 // migration is never changed. PRAGMA user_version counts the applied ones.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11}
 
 // In events, run and call repeat what body says, for the index; body is what
 // the log commits to, data the payload (see EncodeParts), zstd where its first
@@ -175,6 +175,16 @@ CREATE INDEX ephemera_owner ON ephemera(kind, owner, until);
 const schema10 = `
 CREATE TABLE labels(label TEXT NOT NULL, file TEXT NOT NULL, run INTEGER NOT NULL, call INTEGER NOT NULL, since INTEGER NOT NULL, seq INTEGER NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(label, file)) STRICT, WITHOUT ROWID;
 CREATE INDEX labels_file ON labels(file);
+`
+
+// Claims of queued runs (store.Claims). lane says why a waiting run could not start when it was
+// last looked at; claimed is until when a process has it to start it, tries how often one had it
+// in vain. They only save work.
+const schema11 = `
+ALTER TABLE queue ADD COLUMN lane TEXT NOT NULL DEFAULT '';
+ALTER TABLE queue ADD COLUMN claimed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE queue ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX queue_lanes ON queue(lane, priority, due, seq) WHERE state = 1;
 `
 
 // setup makes a missing ledger or upgrades an old one, and loads the keys.

@@ -42,10 +42,11 @@ const (
 
 // Options configure a store.
 type Options struct {
-	Home       string     // the folder; made with mode 0700 if it is missing
-	Durability Durability // "" means Power
-	ReadOnly   bool       // write nothing at all, not even a checkpoint on Close
-	Keys       string     // of a ledger that is only read: the folder that has its folder of keys; "" means Home
+	Home       string           // the folder; made with mode 0700 if it is missing
+	Durability Durability       // "" means Power
+	ReadOnly   bool             // write nothing at all, not even a checkpoint on Close
+	Keys       string           // of a ledger that is only read: the folder that has its folder of keys; "" means Home
+	Clock      func() time.Time // of the machine; nil: time.Now
 }
 
 // Store is a ledger in a SQLite file. It implements [store.Backend].
@@ -59,8 +60,9 @@ type Store struct {
 	readOnly bool
 	keys     *tables.Keys
 	owner    uuid.UUID
-	format   int     // of the file: how many migrations it has seen
-	read     *sql.DB // connections that only read
+	clock    func() time.Time // nil: time.Now
+	format   int              // of the file: how many migrations it has seen
+	read     *sql.DB          // connections that only read
 
 	write *sql.DB   // has the connection that writes; nil when read-only
 	conn  *sql.Conn // that connection
@@ -92,7 +94,7 @@ var dialect = tables.Dialect{
 // tables returns the tables of the file, of which the format is known.
 func (s *Store) tables() *tables.Store {
 	return tables.New(tables.Config{Home: s.home, Name: tables.Clean(s.path), Owner: s.owner, Keys: s.keys, Format: s.format, Power: s.power, ReadOnly: s.readOnly,
-		Database: database{s}, Dialect: dialect, Read: s.read})
+		Database: database{s}, Dialect: dialect, Read: s.read, Clock: s.clock})
 }
 
 // Open opens the ledger in o.Home. It makes a ledger if neither a ledger nor its
@@ -110,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil || o.Home == "" {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the ledger's folder %q has no absolute path", o.Home)
 	}
-	s := &Store{home: home, path: filepath.Join(home, File), power: o.Durability == Power, readOnly: o.ReadOnly, owner: uuid.New()}
+	s := &Store{home: home, path: filepath.Join(home, File), power: o.Durability == Power, readOnly: o.ReadOnly, owner: uuid.New(), clock: o.Clock}
 	s.keysIn = cmp.Or(o.Keys, home)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.release())

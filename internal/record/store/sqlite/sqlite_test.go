@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,14 @@ func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 func TestEphemeraConform(t *testing.T) { storetest.Ephemera(t, open) }
 
 func TestRatesConform(t *testing.T) { storetest.Rates(t, open) }
+
+func TestClocksConform(t *testing.T) {
+	storetest.Clocks(t, func(t *testing.T, home string) (store.Backend, func(time.Duration)) {
+		var by atomic.Int64
+		s := openWith(t, sqlite.Options{Home: home, Clock: func() time.Time { return time.Now().Add(time.Duration(by.Load())) }})
+		return s, func(d time.Duration) { by.Store(int64(d)) }
+	})
+}
 
 func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
 

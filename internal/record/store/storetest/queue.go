@@ -35,6 +35,8 @@ func Queue(t *testing.T, open OpenStore) {
 		"a schedule has one name, and changes by version": queueSchedules,
 		"a schedule fires once for each of its times":     queueFires,
 		"tokens are kept encrypted, and not for long":     queueTokens,
+		"lanes are listed and claimed in order":           queueLanes,
+		"of several processes one claims a run":           queueClaimsOnce,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, open) })
 	}

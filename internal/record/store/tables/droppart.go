@@ -67,7 +67,7 @@ func (p *erasing) wholeParts(ctx context.Context) ([]dropping, error) {
 	}
 	var out []dropping
 	dropped := map[Part]bool{}
-	thisMonth := PartFor(RunPayloads, time.Now()).Month()
+	thisMonth := PartFor(RunPayloads, p.s.Now()).Month()
 	for _, part := range all {
 		st := p.part(part)
 		if part.Month().Before(thisMonth) && len(st.kept) <= mostMoved && len(st.kept)*movedOfLeft <= st.erased+len(gone[part]) {

@@ -3,7 +3,6 @@ package tables
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -24,11 +23,11 @@ func ephemeralName(e store.Ephemeral) []byte {
 
 func (s *Store) ephemeralRow(e store.Ephemeral) sealedRow {
 	return sealedRow{ephemeralKind: e.Kind, ephemeralKey: e.Key[:], ephemeralOwner: e.Owner, ephemeralVersion: e.Version,
-		ephemeralUntil: e.Until.UnixMicro(), ephemeralData: s.keys.encrypt(e.Data, ephemeralName(e))}
+		ephemeralUntil: s.sharedTime(e.Until), ephemeralData: s.keys.encrypt(e.Data, ephemeralName(e))}
 }
 
 func (s *Store) ephemeralOf(row sealedRow) (store.Ephemeral, error) {
-	e := store.Ephemeral{Kind: row.text(ephemeralKind), Owner: row.text(ephemeralOwner), Version: row.int(ephemeralVersion), Until: ledger.Time(row.int(ephemeralUntil))}
+	e := store.Ephemeral{Kind: row.text(ephemeralKind), Owner: row.text(ephemeralOwner), Version: row.int(ephemeralVersion), Until: s.ownTime(row.int(ephemeralUntil))}
 	copy(e.Key[:], row.bytes(ephemeralKey))
 	var ok bool
 	if e.Data, ok = s.keys.decrypt(row.bytes(ephemeralData), ephemeralName(e)); !ok {
@@ -43,7 +42,7 @@ func (s *Store) SaveEphemeral(ctx context.Context, e store.Ephemeral, b store.Ep
 		return false, fault.New(fault.Internal, "a record of kind %q with %d bytes cannot be kept", e.Kind, len(e.Data))
 	}
 	var old []sealedRow
-	now := time.Now().UnixMicro()
+	now := s.now()
 	err = s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, q *request) error {
 		version, err := w.ephemeralVersion(ctx, e, now)
 		if err != nil {
@@ -116,7 +115,7 @@ func (w *writer) ephemera(ctx context.Context, where string, args ...any) ([]sea
 
 // DropEphemeral implements store.Ephemera. A dropped record stays dropped after a loss of power.
 func (s *Store) DropEphemeral(ctx context.Context, e store.Ephemeral) (dropped bool, err error) {
-	now := time.Now().UnixMicro()
+	now := s.now()
 	err = s.change(ctx, ledger.Entry{Durable: true}, func(ctx context.Context, w *writer, q *request) error {
 		version, err := w.ephemeralVersion(ctx, e, now)
 		if dropped = err == nil && version > 0 && version == e.Version; !dropped {
@@ -135,7 +134,7 @@ func (s *Store) Ephemeral(ctx context.Context, kind string, key [32]byte) (store
 		return store.Ephemeral{}, false, nil
 	}
 	row, err := s.readSealed(ctx, s.read, tableEphemera, kind, key[:])
-	if err != nil || row == nil || row.int(ephemeralUntil) <= time.Now().UnixMicro() {
+	if err != nil || row == nil || row.int(ephemeralUntil) <= s.now() {
 		return store.Ephemeral{}, false, s.fault(err, "a record cannot be read")
 	}
 	e, err := s.ephemeralOf(row)
@@ -156,6 +155,6 @@ func (s *Store) Ephemerals(ctx context.Context, kind, owner string) ([]store.Eph
 		e, err := s.ephemeralOf(row)
 		out = append(out, e)
 		return err
-	}, kind, owner, time.Now().UnixMicro())
+	}, kind, owner, s.now())
 	return out, s.fault(err, "records cannot be read")
 }

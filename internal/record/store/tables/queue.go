@@ -29,6 +29,7 @@ type queuedDoc struct {
 	Root     uuid.UUID       `json:"root,omitzero"`
 	Total    int             `json:"total"`
 	Session  uuid.UUID       `json:"session,omitzero"`
+	Fixed    bool            `json:"fixed,omitempty"`
 	Task     json.RawMessage `json:"task,omitempty"`
 }
 
@@ -60,7 +61,7 @@ func queuedEntry(q *store.QueuedRun) (ledger.Entry, error) {
 	if q.ID == uuid.Nil || q.Priority < firstPriority || q.Priority > lastPriority || q.Principal == "" {
 		return ledger.Entry{}, fault.New(fault.Internal, "a queued run with ID %s, priority %d and principal %q", q.ID, q.Priority, q.Principal)
 	}
-	doc, err := json.Marshal(queuedDoc{Priority: q.Priority, Due: q.Due.UTC(), Unique: q.Unique, Limits: q.Limits, Root: q.Root, Total: q.Total, Session: q.Session, Task: q.Task.Doc})
+	doc, err := json.Marshal(queuedDoc{Priority: q.Priority, Due: q.Due.UTC(), Unique: q.Unique, Limits: q.Limits, Root: q.Root, Total: q.Total, Session: q.Session, Fixed: q.Fixed, Task: q.Task.Doc})
 	if err != nil {
 		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a queued run cannot be encoded")
 	}
@@ -205,7 +206,7 @@ func (w *writer) mayBe(row sealedRow, id []byte, to ledger.QueueState) error {
 		return fault.New(fault.RunUnknown, "no queued run has the ID %s", runID(id)).ForOperator("remit queue lists them")
 	}
 	is := ledger.QueueState(row.int(queueState))
-	if is == ledger.QueueWaiting || is == ledger.QueueStarted && to == ledger.QueueStopping {
+	if is == ledger.QueueWaiting || is == ledger.QueueStarted && to == ledger.QueueStopping || is == ledger.QueueDead && (to == ledger.QueueWaiting || to == ledger.QueueCancelled) {
 		return nil
 	}
 	return fault.New(fault.Conflict, "the queued run %s is %s", runID(id), is)
@@ -314,6 +315,8 @@ func (s *Store) ChangeQueued(ctx context.Context, c store.QueueChange) error {
 		switch to {
 		case ledger.QueueWaiting:
 			row[queueDue] = c.Due.UnixMicro()
+			return w.onlyOfItsKey(ctx, row)
+		case ledger.QueueDead: // it may be queued again
 		default:
 			row[queueToken] = []byte{}
 		}
@@ -322,6 +325,15 @@ func (s *Store) ChangeQueued(ctx context.Context, c store.QueueChange) error {
 		row[queueLast] = int64(first)
 		return w.put(ctx, tableQueue, row)
 	})
+}
+
+// onlyOfItsKey fails if another queued run with the unique key of one waits or runs.
+func (w *writer) onlyOfItsKey(ctx context.Context, row sealedRow) error {
+	same, err := w.queuedAlike(ctx, row.bytes(queueUnique))
+	if err == nil && same != nil && !bytes.Equal(same.bytes(queueID), row.bytes(queueID)) {
+		err = fault.New(fault.Conflict, "the run %s with the same unique key waits or runs", runID(same.bytes(queueID)))
+	}
+	return err
 }
 
 // stillRuns fails if the run of a queued run has ended.

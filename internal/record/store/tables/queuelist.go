@@ -64,6 +64,10 @@ func (s *Store) QueuedRuns(ctx context.Context, f store.QueueFilter) ([]store.Qu
 		fired := firedBy(f.Schedule)
 		list, err := s.selectQueue(ctx, "q.uniq = ?"+queueNewest+page, uniqueOf(&fired), limit, f.From)
 		return slices.DeleteFunc(list, func(q store.QueuedRun) bool { return q.Schedule != f.Schedule.ID }), err // a caller can choose the same key
+	case f.Later:
+		return s.selectQueue(ctx, queueWaits+" AND q.due > ? ORDER BY q.seq"+page, s.now(), limit, f.From)
+	case f.Dead:
+		return s.selectQueue(ctx, "q.state = 7"+queueNewest+page, limit, f.From)
 	case f.Stopping:
 		return s.selectQueue(ctx, queueRuns+" AND q.state = 5"+queueNewest+page, limit, f.From)
 	case f.Ended:
@@ -78,7 +82,7 @@ func (s *Store) QueuedRuns(ctx context.Context, f store.QueueFilter) ([]store.Qu
 		return out[:limit], nil
 	}
 	waiting, err := s.selectQueue(ctx, queueWaits+" ORDER BY CASE WHEN q.due > ?1 THEN q.due ELSE 0 END, q.priority, q.due, q.seq LIMIT ?2 OFFSET ?3",
-		time.Now().UnixMicro(), limit-len(out), max(0, f.From-len(running)))
+		s.now(), limit-len(out), max(0, f.From-len(running)))
 	return slices.Concat(out, waiting), err
 }
 
@@ -124,7 +128,7 @@ func (s *Store) selectQueue(ctx context.Context, rest string, args ...any) ([]st
 		return err
 	}, args...)
 	out := make([]store.QueuedRun, len(all))
-	now := time.Now()
+	now := s.Now()
 	for i := range all {
 		if err == nil {
 			out[i], err = s.queuedRun(ctx, &all[i], now)
@@ -151,7 +155,7 @@ func (s *Store) queuedRun(ctx context.Context, l *queuedRow, now time.Time) (sto
 		}
 	}
 	q := store.QueuedRun{Name: e.Name, Principal: e.Principal, Workspace: e.Workspace, Priority: int(l.row.int(queuePriority)), Queued: ledger.Time(e.At), Due: ledger.Time(l.row.int(queueDue)),
-		Total: d.Total, Unique: d.Unique, Session: d.Session, Limits: d.Limits, State: ledger.QueueState(l.row.int(queueState)), Run: ledger.Seq(l.row.int(queueRun)), Seq: st.Seq}
+		Total: d.Total, Unique: d.Unique, Session: d.Session, Fixed: d.Fixed, Limits: d.Limits, State: ledger.QueueState(l.row.int(queueState)), Run: ledger.Seq(l.row.int(queueRun)), Seq: st.Seq}
 	copy(q.ID[:], e.ID)
 	copy(q.Grant[:], e.Grant)
 	copy(q.Root[:], l.row.bytes(queueRoot))
@@ -183,6 +187,7 @@ func (s *Store) lastChange(ctx context.Context, last ledger.Seq, q *store.Queued
 	if err != nil || len(found) == 0 {
 		return err
 	}
+	q.Changed = ledger.Time(found[0].Event.At)
 	if e := &found[0].Event; e.Queued == ledger.QueueCancelled || e.Queued == ledger.QueueStopping {
 		q.By = e.Principal
 	}

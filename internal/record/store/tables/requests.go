@@ -3,7 +3,6 @@ package tables
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -13,13 +12,13 @@ import (
 // new one. It is more than one, so that their number falls.
 const requestsLeft = 16
 
-func requestRow(r store.RequestRecord) sealedRow {
-	return sealedRow{requestHolder: r.Holder, requestKey: r.Key[:], requestPrint: r.Print[:], requestUntil: r.Until.UnixMicro(),
+func (s *Store) requestRow(r store.RequestRecord) sealedRow {
+	return sealedRow{requestHolder: r.Holder, requestKey: r.Key[:], requestPrint: r.Print[:], requestUntil: s.sharedTime(r.Until),
 		requestStatus: int64(r.Status), requestPlace: r.Place}
 }
 
-func requestOf(row sealedRow) store.RequestRecord {
-	r := store.RequestRecord{Holder: row.text(requestHolder), Until: ledger.Time(row.int(requestUntil)), Status: int(row.int(requestStatus)), Place: row.text(requestPlace)}
+func (s *Store) requestOf(row sealedRow) store.RequestRecord {
+	r := store.RequestRecord{Holder: row.text(requestHolder), Until: s.ownTime(row.int(requestUntil)), Status: int(row.int(requestStatus)), Place: row.text(requestPlace)}
 	copy(r.Key[:], row.bytes(requestKey))
 	copy(r.Print[:], row.bytes(requestPrint))
 	return r
@@ -29,14 +28,14 @@ func requestOf(row sealedRow) store.RequestRecord {
 func (s *Store) BeginRequest(ctx context.Context, r store.RequestRecord, most int) (store.RequestRecord, bool, error) {
 	out, fresh := r, true
 	var old []sealedRow
-	now := time.Now().UnixMicro()
+	now := s.now()
 	err := s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, q *request) error {
 		row, err := w.wholeRow(ctx, tableRequests, r.Holder, r.Key[:]) // a missing request could be made twice
 		if err != nil {
 			return err
 		}
 		if row != nil && row.int(requestUntil) > now {
-			out, fresh, q.apply = requestOf(row), false, nil
+			out, fresh, q.apply = s.requestOf(row), false, nil
 			return nil
 		}
 		if old, err = w.requests(ctx, "until <= ? ORDER BY until LIMIT ?", now, requestsLeft); err != nil {
@@ -56,7 +55,7 @@ func (s *Store) BeginRequest(ctx context.Context, r store.RequestRecord, most in
 				return err
 			}
 		}
-		return w.put(ctx, tableRequests, requestRow(r))
+		return w.put(ctx, tableRequests, s.requestRow(r))
 	})
 	return out, fresh && err == nil, err
 }
@@ -76,16 +75,16 @@ func (w *writer) requests(ctx context.Context, where string, args ...any) ([]sea
 func (s *Store) EndRequest(ctx context.Context, r store.RequestRecord) error {
 	return s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, q *request) error {
 		row, err := w.row(ctx, tableRequests, r.Holder, r.Key[:])
-		if err != nil || row == nil || requestOf(row).Print != r.Print {
+		if err != nil || row == nil || s.requestOf(row).Print != r.Print {
 			q.apply = nil
 			return err
 		}
-		r.Until = requestOf(row).Until
+		r.Until = s.requestOf(row).Until
 		return nil
 	}, func(ctx context.Context, w *writer, _ ledger.Seq) error {
 		if r.Status == 0 {
 			return w.remove(ctx, tableRequests, r.Holder, r.Key[:])
 		}
-		return w.put(ctx, tableRequests, requestRow(r))
+		return w.put(ctx, tableRequests, s.requestRow(r))
 	})
 }

@@ -151,7 +151,7 @@ const (
 func (s *Store) UseProof(ctx context.Context, id [32]byte, until time.Time) (bool, error) {
 	fresh := true
 	var old [][]byte
-	limit := time.Now().Add(-proofGrace).UnixMicro()
+	limit := s.now() - proofGrace.Microseconds()
 	err := s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, r *request) error {
 		row, err := w.wholeRow(ctx, tableProofs, id[:])
 		if err != nil {
@@ -169,7 +169,7 @@ func (s *Store) UseProof(ctx context.Context, id [32]byte, until time.Time) (boo
 				return err
 			}
 		}
-		return w.put(ctx, tableProofs, sealedRow{proofID: id[:], proofUntil: until.UnixMicro()})
+		return w.put(ctx, tableProofs, sealedRow{proofID: id[:], proofUntil: s.sharedTime(until)})
 	})
 	return fresh && err == nil, err
 }

@@ -98,7 +98,8 @@ type Config struct {
 	Shared   Shared // nil: the writer itself adds its events to the tree
 	Parts    Parts  // nil: payloads are beside their events
 	Dialect  Dialect
-	Read     *sql.DB // connections that only read
+	Read     *sql.DB          // connections that only read
+	Clock    func() time.Time // the database's; nil: this machine's
 }
 
 // Store is a ledger in tables. With the backend's Recover and Deaths it is a
@@ -114,6 +115,7 @@ type Store struct {
 	shared   Shared // nil: no other node
 	parts    Parts  // nil: payloads are beside their events
 	dialect  Dialect
+	clock    func() time.Time // nil: this machine's
 
 	read   *reader // connections that only read
 	format int     // of the schema
@@ -138,7 +140,7 @@ type Store struct {
 
 // New makes a store that only reads, until Start.
 func New(c Config) *Store {
-	s := &Store{home: c.Home, name: c.Name, power: c.Power, readOnly: c.ReadOnly, keys: c.Keys, owner: c.Owner, db: c.Database, shared: c.Shared, parts: c.Parts, dialect: c.Dialect,
+	s := &Store{home: c.Home, name: c.Name, power: c.Power, readOnly: c.ReadOnly, keys: c.Keys, owner: c.Owner, db: c.Database, shared: c.Shared, parts: c.Parts, dialect: c.Dialect, clock: c.Clock,
 		format: c.Format, read: &reader{DB: c.Read}}
 	s.queue.init()
 	s.standings.init()
@@ -277,4 +279,6 @@ var (
 	_ store.Labels   = (*Store)(nil)
 	_ store.Erasing  = (*Store)(nil)
 	_ store.Ephemera = (*Store)(nil)
+	_ store.Claims   = (*Store)(nil)
+	_ store.Clock    = (*Store)(nil)
 )

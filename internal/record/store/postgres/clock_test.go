@@ -1,0 +1,129 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store/postgres"
+)
+
+// nodesOf opens two nodes on a database whose clock can be moved.
+func nodesOf(t *testing.T, lease time.Duration) (a, b *postgres.Store, move func(time.Duration)) {
+	t.Helper()
+	home := t.TempDir()
+	url, move := server.Clock(t, server.Schema(t, home))
+	node := func() *postgres.Store {
+		s, err := postgres.Open(context.Background(), postgres.Options{Home: home, URL: url, Lease: lease})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() }) // another node may have removed it
+		return s
+	}
+	return node(), node(), move
+}
+
+// wait waits for a state that comes by itself.
+func wait(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// TestATurnIsTakenOverWhateverTheClock: the turn of a node that has died is taken over soon,
+// also if the server's clock jumps by an hour at that moment.
+func TestATurnIsTakenOverWhateverTheClock(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {
+		t.Run(fmt.Sprint(by), func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			a, b, move := nodesOf(t, 500*time.Millisecond)
+			session := uuid.New()
+			if _, err := a.TakeTurn(ctx, session, []byte("caller")); err != nil {
+				t.Fatal(err)
+			}
+			a.StopRenewing()
+			move(by)
+			wait(t, "the turn is taken over", func() bool {
+				_, dead, err := b.PollTurns(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if dead {
+					if _, err := b.Recover(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, err = b.TakeTurn(ctx, session, nil)
+				return err == nil
+			})
+			if err := a.EndTurn(ctx, session, 1); err == nil {
+				if _, err := a.TakeTurn(ctx, session, nil); err == nil {
+					t.Error("the node that was removed has taken the turn")
+				}
+			}
+		})
+	}
+}
+
+// TestALivingNodeOutlastsAJumpOfTheClock: no node that renews its lease is removed because the
+// server's clock jumps by an hour.
+func TestALivingNodeOutlastsAJumpOfTheClock(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(fmt.Sprint(by), func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			a, b, move := nodesOf(t, 2*time.Second)
+			session := uuid.New()
+			if _, err := a.TakeTurn(ctx, session, nil); err != nil {
+				t.Fatal(err)
+			}
+			move(by)
+			wait(t, "the node has renewed its lease by the new clock", func() bool {
+				if _, err := b.Recover(ctx); err != nil {
+					t.Fatal(err)
+				}
+				return (time.Until(a.Now()) - by).Abs() < 30*time.Minute
+			})
+			if _, err := a.TakeTurn(ctx, session, nil); err != nil {
+				t.Error(err)
+			}
+			if _, err := a.HoldsLease(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestANodeWithAnotherClockDoesNotJoin: a node whose clock differs by more than a lease is told so.
+func TestANodeWithAnotherClockDoesNotJoin(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{-time.Hour, time.Hour} {
+		home := t.TempDir()
+		url, move := server.Clock(t, server.Schema(t, home))
+		move(by)
+		s, err := postgres.Open(t.Context(), postgres.Options{Home: home, URL: url})
+		if fault.CodeOf(err) != fault.StoreFailed {
+			t.Errorf("%s: %v", by, err)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+		move(0)
+		if s, err = postgres.Open(t.Context(), postgres.Options{Home: home, URL: url}); err != nil {
+			t.Errorf("with the same clock: %v", err)
+		} else if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
