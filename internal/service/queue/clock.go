@@ -61,7 +61,7 @@ func (q *Queue) shortenDelays(ctx context.Context, st store.Backend) error {
 		for i := range list {
 			run := &list[i]
 			since := run.Queued
-			if run.Changed.After(since) {
+			if !run.Changed.IsZero() { // also of a change that this made
 				since = run.Changed
 			}
 			if run.Fixed || !since.After(now.Add(clockSlack)) {
