@@ -71,7 +71,7 @@ Then this command accepts the server as it is. Start the nodes again.
 		PreRunE: use,
 		RunE:    s.withDatabase(database.Accept),
 	}
-	c.AddCommand(migrate, status, s.dbCopyCmd(use), accept, s.dbTenantCmd(use))
+	c.AddCommand(migrate, status, s.dbCopyCmd(use), accept, s.dbNodesCmd(use), s.dbTenantCmd(use))
 	return c
 }
 

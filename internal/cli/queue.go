@@ -103,8 +103,7 @@ func (s *session) queueRun(ctx context.Context, a *app.App, r runs.Request, o qu
 }
 
 func (s *session) queueCmd() *cobra.Command {
-	var ended bool
-	var limit int
+	var f store.QueueFilter
 	c := &cobra.Command{
 		Use:   "queue",
 		Short: "List queued runs, cancel them, and work on them",
@@ -123,12 +122,14 @@ is started at most once.
 			if err != nil {
 				return err
 			}
-			return s.printQueue(cmd.Context(), st, store.QueueFilter{Ended: ended, Limit: limit})
+			return s.printQueue(cmd.Context(), st, f)
 		},
 	}
-	c.Flags().BoolVar(&ended, "ended", false, "list the queued runs that ended, were refused or cancelled")
-	c.Flags().IntVar(&limit, "limit", 100, "maximum number of runs")
-	c.AddCommand(s.queueCancelCmd(), s.queuePauseCmd(true), s.queuePauseCmd(false), s.queueWorkCmd())
+	c.Flags().BoolVar(&f.Ended, "ended", false, "list the queued runs that ended, were refused or cancelled")
+	c.Flags().BoolVar(&f.Dead, "dead", false, "list the queued runs that could not be started, with the reasons")
+	c.Flags().IntVar(&f.Limit, "limit", 100, "maximum number of runs")
+	c.MarkFlagsMutuallyExclusive("ended", "dead")
+	c.AddCommand(s.queueCancelCmd(), s.queueRequeueCmd(), s.queuePauseCmd(true), s.queuePauseCmd(false), s.queueWorkCmd())
 	return c
 }
 

@@ -9,32 +9,44 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/history"
 )
 
 func (s *session) settleCmd() *cobra.Command {
 	var happened, not bool
+	var many settleAllFlags
 	c := &cobra.Command{
-		Use:   "settle RUN CALL",
+		Use:   "settle [RUN CALL]",
 		Short: "Record what an interrupted call did",
 		Long: `A call is interrupted if its process ended between the intent and the outcome:
 it may or may not have taken effect, and Remit does not repeat it. Find out what
 it did, then record it here, under your name. remit runs --unknown lists these
 calls until then. The record of the call itself does not change.
+
+With --all it settles many calls for one reason, each with an event of its own.
+It lists them first, and records them with --yes.
 `,
 		Example: `  remit runs --unknown
   remit settle 01a1fe70 3 --happened
-  remit settle last 3 --not-happened`,
-		Args: cobra.ExactArgs(2),
+  remit settle last 3 --not-happened
+  remit settle --all --tool fs.write --since 2h --not-happened --reason "the disk was gone"`,
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if s.delegated() {
 				return fault.New(fault.Denied, "a process that runs under a grant cannot settle calls").WithHint("use a shell without REMIT_GRANT")
 			}
-			call, err := strconv.Atoi(words[1])
-			if err != nil || call < 1 {
-				return fault.New(fault.Usage, "%q is not a valid call; expected its number in the run, from 1", words[1])
+			if many.all != (len(words) == 0) || len(words) == 1 {
+				return fault.New(fault.Usage, "name a run and a call, or choose calls with --all")
 			}
 			if happened == not {
 				return fault.New(fault.Usage, "what the call did is missing").WithHint("add --happened or --not-happened")
+			}
+			if many.all {
+				return s.settleAll(cmd, &many, happened)
+			}
+			call, err := strconv.Atoi(words[1])
+			if err != nil || call < 1 {
+				return fault.New(fault.Usage, "%q is not a valid call; expected its number in the run, from 1", words[1])
 			}
 			a, err := s.open()
 			if err != nil {
@@ -54,6 +66,7 @@ calls until then. The record of the call itself does not change.
 	fl := c.Flags()
 	fl.BoolVar(&happened, "happened", false, "the call took effect")
 	fl.BoolVar(&not, "not-happened", false, "the call did not take effect")
+	many.add(c)
 	return c
 }
 
@@ -73,12 +86,19 @@ func (s *session) printUnknown(ctx context.Context, a *app.App, limit int) error
 		s.printf("no calls with an unknown outcome\n")
 		return nil
 	}
+	s.printUnknownCalls(list)
+	s.printf("find out what each did, then: remit settle RUN CALL --happened (or --not-happened)\n")
+	return nil
+}
+
+func (s *session) printUnknownCalls(list []history.Unknown) {
+	if len(list) == 0 {
+		return
+	}
 	now := time.Now()
 	rows := make([][]cell, len(list))
 	for i, u := range list {
 		rows[i] = []cell{{short(u.Run.String()), bold}, {itoa(u.Call), ""}, {string(u.Tool), ""}, {when(u.At, now), dim}, {u.Name, ""}}
 	}
 	s.table([]string{"RUN", "CALL", "TOOL", "FOUND", "NAME"}, rows)
-	s.printf("find out what each did, then: remit settle RUN CALL --happened (or --not-happened)\n")
-	return nil
 }

@@ -356,6 +356,10 @@ func (q queued) Find(_ context.Context, id string) (store.QueuedRun, error) {
 	return store.QueuedRun{ID: uuid.MustParse(id), Status: "waiting", Name: "nightly", Priority: 2}, nil
 }
 
+func (q queued) Requeue(ctx context.Context, id, by string) (store.QueuedRun, error) {
+	return q.Cancel(ctx, id, by)
+}
+
 func (q queued) Cancel(ctx context.Context, id, by string) (store.QueuedRun, error) {
 	run, err := q.Find(ctx, id)
 	run.Status, run.By = "cancelled", by

@@ -22,6 +22,7 @@ type Queue interface {
 	List(ctx context.Context, f store.QueueFilter) ([]store.QueuedRun, error)
 	Find(ctx context.Context, id string) (store.QueuedRun, error) // fault.RunUnknown
 	Cancel(ctx context.Context, id, by string) (store.QueuedRun, error)
+	Requeue(ctx context.Context, id, by string) (store.QueuedRun, error)
 	State(ctx context.Context) (queue.State, error)
 	Pause(ctx context.Context, paused bool, by string) error
 
@@ -112,6 +113,16 @@ func (s *Server) queue() {
 		}
 		return &struct{ Body store.QueuedRun }{q}, err
 	})
+	route(s, operation{
+		id: "requeueRun", method: http.MethodPost, path: "/v1/queue/{run_id}/requeue", tag: "queue", action: "tools.invoke", summary: "Queue a dead letter again",
+		text: "A queued run that could not be started many times is dead. Its grant is looked at anew when it starts. Cancel it to drop it.", errors: []int{404, 409}, answer: exampleQueued,
+	}, func(ctx context.Context, in *runIn) (*struct{ Body store.QueuedRun }, error) {
+		q, err := s.queued(ctx, &in.asked, in.ID)
+		if err == nil {
+			q, err = s.o.Queue.Requeue(ctx, in.ID, in.who.Name)
+		}
+		return &struct{ Body store.QueuedRun }{q}, err
+	})
 	s.pauseQueue("pauseQueue", "/v1/queue/pause", "Pause the queue", "No queued run is started until the queue is resumed, on all nodes. Runs that have started go on, and runs can be queued.", true)
 	s.pauseQueue("resumeQueue", "/v1/queue/resume", "Resume the queue", "", false)
 }
@@ -135,6 +146,7 @@ func (s *Server) listQueue() {
 		asked
 		Page
 		Ended bool `query:"ended" doc:"The queued runs that ended, were refused or cancelled, newest first"`
+		Dead  bool `query:"dead" doc:"The queued runs that could not be started, with the reasons, newest first"`
 	}
 	route(s, operation{
 		id: "listQueue", method: http.MethodGet, path: "/v1/queue", tag: "queue", action: "runs.read", summary: "List queued runs",
@@ -151,7 +163,7 @@ func (s *Server) listQueue() {
 		}
 		at := int(min(from, 1<<30))
 		for scanned := 0; ; {
-			all, err := s.o.Queue.List(ctx, store.QueueFilter{Ended: in.Ended, From: at, Limit: in.Limit + 1})
+			all, err := s.o.Queue.List(ctx, store.QueueFilter{Ended: in.Ended, Dead: in.Dead, From: at, Limit: in.Limit + 1})
 			if err != nil {
 				return nil, err
 			}

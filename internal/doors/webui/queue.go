@@ -31,8 +31,11 @@ func (q queueLine) Begun() bool { return !q.Started.IsZero() }
 
 // Live reports whether the run can be cancelled.
 func (q queueLine) Live() bool {
-	return q.Status == "waiting" || q.Status == "scheduled" || q.Status == "running"
+	return q.Status == "waiting" || q.Status == "scheduled" || q.Status == "running" || q.Dead()
 }
+
+// Dead reports whether the run can be queued again.
+func (q queueLine) Dead() bool { return q.Status == "dead" }
 
 // Time is when the run ended, or started, or is due.
 func (q queueLine) Time() time.Time {
@@ -68,11 +71,12 @@ func (s *Server) queue(x *exchange) (*page, error) { return s.queuePage(x, queue
 
 func (s *Server) queuePage(x *exchange, v queueView) (*page, error) {
 	asked := x.r.URL.Query()
-	ended := asked.Get("state") == "ended"
-	v.Filters = []filter{{"Waiting and running", "/ui/queue", !ended}, {"Ended", "/ui/queue?state=ended", ended}}
+	state := asked.Get("state")
+	ended, dead := state == "ended", state == "dead"
+	v.Filters = []filter{{"Waiting and running", "/ui/queue", !ended && !dead}, {"Ended", "/ui/queue?state=ended", ended}, {"Dead", "/ui/queue?state=dead", dead}}
 	query := url.Values{"limit": {"100"}}
-	if ended {
-		query.Set("ended", "true")
+	if ended || dead {
+		query.Set(state, "true")
 	}
 	if c := asked.Get("cursor"); c != "" {
 		query.Set("cursor", c)
@@ -96,18 +100,18 @@ func (s *Server) queuePage(x *exchange, v queueView) (*page, error) {
 	return p, nil
 }
 
-// inQueue cancels a queued run, or pauses or resumes the queue.
+// inQueue cancels a queued run or queues it again, or pauses or resumes the queue.
 func (s *Server) inQueue(x *exchange) (string, *page, error) {
 	path := ""
 	switch do := x.r.PostForm.Get("do"); do {
 	case "pause", "resume":
 		path = "/v1/queue/" + do
-	case "cancel":
+	case "cancel", "requeue":
 		id, err := uuid.Parse(x.r.PostForm.Get("run"))
 		if err != nil {
 			return "", nil, fault.New(fault.Usage, "the form does not name a queued run")
 		}
-		path = "/v1/queue/" + id.String() + "/cancel"
+		path = "/v1/queue/" + id.String() + "/" + do
 	default:
 		return "", nil, fault.New(fault.Usage, "%q is not an action of the queue", do)
 	}

@@ -147,6 +147,7 @@ type OperatorAction struct {
 	Target string `json:"target"`           // the changed object: a name, an ID or a path
 	Digest string `json:"digest,omitempty"` // SHA-256 of the new state, as in its file
 	Was    string `json:"was,omitempty"`    // the same of the state before
+	Reason string `json:"reason,omitempty"` // given by the operator
 	Events string `json:"events,omitempty"` // with EraseAction: the events whose payloads were erased, as FormatSeqs writes them
 }
 

@@ -22,6 +22,7 @@ type Unknown struct {
 	Name string    `json:"run_name"`
 	Call int       `json:"call"`
 	Tool tool.ID   `json:"tool"`
+	Node uuid.UUID `json:"node_id"`  // that carried it out
 	At   time.Time `json:"found_at"` // when the outcome was recorded as unknown
 }
 
@@ -70,7 +71,7 @@ func (h *History) Unknown(ctx context.Context, limit int) ([]Unknown, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Unknown{Run: r.ID, Name: r.Name, Call: c.Index, Tool: c.Tool, At: time.UnixMicro(e.Event.At).UTC()})
+		out = append(out, Unknown{Run: r.ID, Name: r.Name, Call: c.Index, Tool: c.Tool, Node: r.Owner, At: time.UnixMicro(e.Event.At).UTC()})
 	}
 	return out, nil
 }
@@ -138,10 +139,15 @@ func (h *History) Settle(ctx context.Context, run string, call int, happened boo
 	if settled[settledTarget(r.ID, call)] {
 		return Unknown{}, fault.New(fault.Conflict, "call %d of run %s was settled before", call, r.ID).ForOperator("remit audit --event operator_action shows by whom")
 	}
+	u := Unknown{Run: r.ID, Name: r.Name, Call: call, Tool: c.Tool, Node: r.Owner}
+	return u, settle(ctx, st, u, happened, "")
+}
+
+// settle records what a call did.
+func settle(ctx context.Context, st store.Store, u Unknown, happened bool, reason string) error {
 	action := settledNotDone
 	if happened {
 		action = settledDone
 	}
-	err = home.Operated(ctx, st, action, ledger.OperatorAction{Target: settledTarget(r.ID, call)}, 0)
-	return Unknown{Run: r.ID, Name: r.Name, Call: call, Tool: c.Tool}, err
+	return home.Operated(ctx, st, action, ledger.OperatorAction{Target: settledTarget(u.Run, u.Call), Reason: reason}, 0)
 }
