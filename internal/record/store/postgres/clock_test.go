@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/postgres"
 )
 
@@ -124,6 +125,39 @@ func TestANodeWithAnotherClockDoesNotJoin(t *testing.T) {
 			t.Errorf("with the same clock: %v", err)
 		} else if err := s.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestANodeIsRemoved: a node is removed once its lease is over, or by force, and another one
+// closes its runs. It writes nothing after that.
+func TestANodeIsRemoved(t *testing.T) {
+	t.Parallel()
+	for _, dead := range []bool{true, false} {
+		ctx := t.Context()
+		a, b, move := nodesOf(t, 3*time.Second)
+		if _, err := a.Append(ctx, ledger.Entry{Durable: true, Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: []byte("0123456789abcdef"), Mode: ledger.Live, Principal: "p"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.RemoveNode(ctx, a.Owner(), false); fault.CodeOf(err) != fault.Conflict {
+			t.Errorf("a node whose lease lives: %v", err)
+		}
+		if _, err := b.RemoveNode(ctx, b.Owner(), true); fault.CodeOf(err) != fault.Usage {
+			t.Errorf("itself: %v", err)
+		}
+		if dead {
+			a.StopRenewing()
+			move(-time.Hour) // so its lease does not end
+		}
+		closed, err := b.RemoveNode(ctx, a.Owner(), !dead)
+		if err != nil || closed != 1 {
+			t.Errorf("closed %d runs, %v", closed, err)
+		}
+		if list, err := b.Nodes(ctx); err != nil || len(list) != 1 || list[0].ID != b.Owner() {
+			t.Errorf("then the nodes are %v, %v", list, err)
+		}
+		if _, err := a.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: []byte("0123456789abcdeg"), Mode: ledger.Live, Principal: "p"}}); err == nil {
+			t.Error("the removed node has begun a run")
 		}
 	}
 }
