@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
