@@ -45,7 +45,7 @@ func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scop
 	}
 	question := ""
 	res, err := s.app.Slash.Run(ctx, slash.Request{
-		Line: line, Session: scope, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound, History: history,
+		ID: mode.Run, Line: line, Session: scope, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound, History: history,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return adviceOn(q)

@@ -114,7 +114,7 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 	}
 	question := ""
 	run, err := s.app.Runs.Begin(ctx, runs.Request{
-		Name: "api", Single: true, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound,
+		ID: mode.Run, Name: "api", Single: true, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return adviceOn(q)

@@ -6,14 +6,14 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// maxRequests is how many requests with an Idempotency-Key are known of one root grant.
+// maxRequests is how many answered requests with an Idempotency-Key are known of one root grant.
 const maxRequests = 4096
 
 // BeginRequest implements httpapi.Requests.
-func (s *served) BeginRequest(ctx context.Context, r store.RequestRecord) (store.RequestRecord, bool, error) {
+func (s *served) BeginRequest(ctx context.Context, r store.RequestRecord) (store.RequestRecord, store.RequestState, error) {
 	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
-		return r, false, err
+		return r, store.RequestUnderWay, err
 	}
 	return st.BeginRequest(ctx, r, maxRequests)
 }

@@ -16,7 +16,7 @@ func (s *served) Start(ctx context.Context, who *httpapi.Caller, q httpapi.NewRu
 	if who.Token == "" { // without a grant it would be a run of the person at this machine
 		return fault.New(fault.Internal, "the caller has no grant")
 	}
-	req := runs.Request{Workspace: s.workspace, Grant: who.Presented(), Changeset: q.Changeset, Planning: q.Planning,
+	req := runs.Request{ID: q.Run, Workspace: s.workspace, Grant: who.Presented(), Changeset: q.Changeset, Planning: q.Planning,
 		Wait: true, Advice: adviceOn, Observe: s.observe, Started: func(run *runner.Run, _ policies.Hint) { started(run.ID.String()) }}
 	err := s.app.Runs.Read(&req, q.Plan, q.Frozen, q.Inputs)
 	if err == nil {

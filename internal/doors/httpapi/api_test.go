@@ -214,17 +214,16 @@ func TestWhatMayComeToAnotherAnswerIsNotRemembered(t *testing.T) {
 	w := newWorld()
 	s := server(t, w)
 	_, id := agentAndSession(t, s, "admin")
-	w.turn = func(context.Context, *world, string, string, func(agent.Event)) error {
-		return fault.New(fault.ModelBusy, "later")
-	}
 	send := post("/v1/sessions/"+id+"/messages", `{"content":"x"}`).with("Idempotency-Key", "k")
-	wantStatus(t, send.of(s), 503)
-	w.turn = func(context.Context, *world, string, string, func(agent.Event)) error {
-		return fault.New(fault.NeedsApproval, "ask")
+	for code, status := range map[fault.Code]int{fault.ModelBusy: 503, fault.NeedsApproval: 403, fault.LimitReached: 429} {
+		w.busy = fault.New(code, "later")
+		wantStatus(t, send.of(s), status)
 	}
-	wantStatus(t, send.of(s), 403)
-	w.turn = nil
+	w.busy = nil
 	wantStatus(t, send.of(s), 201)
+	if n := len(w.messages[id]); n != 2 {
+		t.Errorf("the session has %d messages, want the message and its answer", n)
+	}
 }
 
 func TestCallersReachWhatTheyBegan(t *testing.T) {

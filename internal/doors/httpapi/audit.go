@@ -24,6 +24,8 @@ type Audit interface {
 	Follow(ctx context.Context, after *ledger.Seq, emit func(history.AuditEvent) error) error
 	// VerifyAll recomputes the whole log.
 	VerifyAll(ctx context.Context) (store.VerifyReport, error)
+	// Result gives the recorded result of the one call of a run: fault.RunUnknown.
+	Result(ctx context.Context, run string) (history.CallResult, error)
 }
 
 // AuditQuery selects events.

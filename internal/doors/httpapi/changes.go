@@ -145,7 +145,7 @@ func (s *Server) decideChanges() {
 		} `nameHint:"ApplyChanges"`
 	}
 	route(s, operation{
-		id: "applyChanges", method: http.MethodPost, path: "/v1/changes/{run_id}/apply", tag: "changes", action: "changes.write", summary: "Apply held changes",
+		id: "applyChanges", several: true, method: http.MethodPost, path: "/v1/changes/{run_id}/apply", tag: "changes", action: "changes.write", summary: "Apply held changes",
 		text: "All chosen changes are applied to the workspace, or none. Without paths, the held calls are then carried out in order, each decided anew, until one does not complete: the answer is then 409, and what was done stays done. Needs a grant that was issued to a person.", errors: []int{404, 409}, request: map[string]any{"paths": []any{"src"}}, answer: exampleChangeset,
 	}, func(ctx context.Context, in *apply) (*struct{ Body Changeset }, error) {
 		if err := s.decides(ctx, &in.asked, in.ID); err != nil {
@@ -177,7 +177,7 @@ func (s *Server) decideChanges() {
 		} `nameHint:"UndoRun"`
 	}
 	route(s, operation{
-		id: "undoRun", method: http.MethodPost, path: "/v1/changes/{run_id}/undo", tag: "changes", action: "changes.write", summary: "Undo a run's writes",
+		id: "undoRun", several: true, method: http.MethodPost, path: "/v1/changes/{run_id}/undo", tag: "changes", action: "changes.write", summary: "Undo a run's writes",
 		text:   "Puts back what the run's applied changes or its file tools wrote; nothing, if any of it has changed since. Needs a grant that was issued to a person.",
 		errors: []int{404, 409}, request: map[string]any{}, answer: map[string]any{"run_id": sampleSession, "restored": []any{map[string]any{"path": "src/main.go", "kind": "modified"}}},
 	}, func(ctx context.Context, in *undo) (*struct{ Body changes.Undone }, error) {

@@ -85,6 +85,7 @@ func (s *Server) runCommand() {
 	}
 	route(s, operation{
 		id: "runCommand", method: http.MethodPost, path: "/v1/commands", tag: "commands", action: "tools.invoke", summary: "Carry out a slash command",
+		several: true, makesRun: always, recall: s.recallCommand,
 		text: "One call in a run of its own, under the caller's grant: decided, recorded and confined as any other. A call that is refused is a problem; one that fails is an answer. " +
 			"`/help` and `/NAME help` call nothing.",
 		errors: []int{404, 409}, request: map[string]any{"line": "/call time.now"},
@@ -101,6 +102,7 @@ func (s *Server) runCommand() {
 				return s.o.Conversations.Command(ctx, in.by(), in.Body.Session, do)
 			}
 		}
+		in.Body.Run = in.x.run
 		out, err := s.o.Commands.RunCommand(ctx, in.who, in.Body.Line, scope, in.Body.CallMode, history)
 		return &struct{ Body CommandResult }{out}, err
 	})

@@ -204,6 +204,10 @@ func (o others) Audit(context.Context, history.AuditQuery) ([]history.AuditEvent
 	return []history.AuditEvent{{Seq: 1, Event: "run_started", Status: "running"}}, 0, nil
 }
 
+func (o others) Result(context.Context, string) (history.CallResult, error) {
+	return history.CallResult{}, fault.New(fault.RunUnknown, "no run")
+}
+
 func (o others) Follow(_ context.Context, after *ledger.Seq, emit func(history.AuditEvent) error) error {
 	first := ledger.Seq(1)
 	if after != nil {

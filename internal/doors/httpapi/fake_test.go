@@ -42,6 +42,7 @@ type world struct {
 	approved map[string]bool
 
 	turn func(ctx context.Context, w *world, id, text string, on func(agent.Event)) error // nil: echoes
+	busy error                                                                            // that a message is refused with before it is added
 	log  []httpapi.Entry
 }
 
@@ -259,6 +260,9 @@ func (w *world) Send(ctx context.Context, _ agent.Caller, id, text string, on fu
 	if s.State == agent.Ended {
 		return agent.Turn{}, fault.New(fault.SessionEnded, "the session takes no more messages")
 	}
+	if w.busy != nil {
+		return agent.Turn{}, w.busy
+	}
 	first := s.Last
 	w.happen(id, said(model.User, text), on)
 	if w.turn != nil {
@@ -437,11 +441,16 @@ type ask struct {
 }
 
 func (a ask) of(s http.Handler) *httptest.ResponseRecorder {
+	return a.ofContext(context.Background(), s)
+}
+
+// ofContext is of with a context: a client leaves when it ends.
+func (a ask) ofContext(ctx context.Context, s http.Handler) *httptest.ResponseRecorder {
 	var body io.Reader
 	if a.body != "" {
 		body = strings.NewReader(a.body)
 	}
-	r := httptest.NewRequest(a.method, "http://127.0.0.1"+a.path, body)
+	r := httptest.NewRequestWithContext(ctx, a.method, "http://127.0.0.1"+a.path, body)
 	if a.token != "" {
 		r.Header.Set("Authorization", "Bearer "+a.token)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/doors/hostcheck"
@@ -69,7 +71,9 @@ type exchange struct {
 	failed *Problem
 	span   *telemetry.Span
 	tee    *recording // nil: the response is not kept
+	run    uuid.UUID  // the ID that the run of the request gets; zero: a new one
 
+	untouched bool  // the request failed before it changed anything
 	unsettled error // why the response to a request with an Idempotency-Key could not be recorded
 }
 

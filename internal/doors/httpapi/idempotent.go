@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -17,10 +16,10 @@ import (
 // Requests records the requests with an Idempotency-Key, for other processes and later
 // ones. Their responses are kept in memory only.
 type Requests interface {
-	// BeginRequest records a request. If its caller used the key before, it gives the
-	// earlier request and false.
-	BeginRequest(ctx context.Context, r store.RequestRecord) (store.RequestRecord, bool, error)
-	// EndRequest records the status of the response; status 0 makes the key unused again.
+	// BeginRequest claims the key of a request, or gives the earlier request with the key.
+	BeginRequest(ctx context.Context, r store.RequestRecord) (store.RequestRecord, store.RequestState, error)
+	// EndRequest records the status of the response. Status 0 makes the key unused again, and so
+	// does a failure of a request whose run has begun no call.
 	EndRequest(ctx context.Context, r store.RequestRecord) error
 }
 
@@ -143,6 +142,10 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 	now := time.Now()
 	full := cmp.Or(x.who.Self, x.who.Leaf) + "\x00" + key
 	k := store.RequestRecord{Holder: cmp.Or(x.who.Self, rootOf(x.who)), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
+	if p := s.placeOf(x, r, body, &k); p != nil {
+		s.fail(x, p)
+		return
+	}
 	rec, first := s.again.begin(k.Holder, full, k.Print, now)
 	if first {
 		s.record(x, r, full, rec, k, do)
@@ -157,8 +160,8 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 	case <-r.Context().Done():
 		return
 	}
-	if rec.status == 0 {
-		s.fail(x, notKept(0, ""))
+	if rec.status == 0 { // the record tells what came of it
+		s.once(x, r, body, do)
 		return
 	}
 	for name, values := range rec.header {
@@ -179,83 +182,3 @@ func printOf(r *http.Request, body []byte) (print [sha256.Size]byte) {
 	h.Sum(print[:0])
 	return print
 }
-
-func otherRequest() *Problem {
-	return bad(http.StatusUnprocessableEntity, fault.Conflict, "this Idempotency-Key was used for another request", "use a new key for a new request")
-}
-
-// notKept refuses a request that was made before, and whose response was not kept.
-func notKept(status int, place string) *Problem {
-	if status == 0 {
-		return bad(http.StatusConflict, fault.Conflict, "the response to the first request with this Idempotency-Key was not kept",
-			"look at what is there, and use a new key")
-	}
-	hint := "look at what is there, and use a new key for a new request"
-	if place != "" {
-		hint = "what it made is at " + place
-	}
-	return bad(http.StatusConflict, fault.Conflict,
-		fmt.Sprintf("the request with this Idempotency-Key was made, and answered with %d; the answer is not kept any more", status), hint)
-}
-
-// record makes a request with a key that is new to this process.
-func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording, k store.RequestRecord, do func()) {
-	keep := false
-	defer func() { s.again.end(key, rec, keep) }()
-	if p := s.noted(r.Context(), x, k); p != nil {
-		s.fail(x, p)
-		return
-	}
-	x.tee = rec
-	do()
-	// A request that waits for a person is repeated after the answer.
-	asks := x.failed != nil && x.failed.Code == fault.NeedsApproval.Error()
-	made := x.status != 0 && x.status < http.StatusInternalServerError && x.status != http.StatusTooManyRequests && !asks
-	s.settled(r.Context(), x, k, made)
-	if keep = made && !rec.large; !keep {
-		return
-	}
-	rec.status, rec.header = x.status, http.Header{}
-	for _, name := range []string{"Content-Type", "Etag", "Location", "Preference-Applied"} {
-		if v := x.Header().Values(name); len(v) > 0 {
-			rec.header[name] = v
-		}
-	}
-}
-
-// noted records that a request will be made, or says why it will not.
-func (s *Server) noted(ctx context.Context, x *exchange, k store.RequestRecord) *Problem {
-	if s.o.Requests == nil {
-		return nil
-	}
-	was, fresh, err := s.o.Requests.BeginRequest(ctx, k)
-	switch {
-	case err != nil:
-		return problem(err)
-	case fresh:
-		return nil
-	case was.Print != k.Print:
-		return otherRequest()
-	}
-	if was.Place != "" {
-		x.Header().Set("Location", was.Place)
-	}
-	return notKept(was.Status, was.Place)
-}
-
-// settled records whether a request was made. If that fails, the key stays used: refusing
-// a request is better than making it twice.
-func (s *Server) settled(ctx context.Context, x *exchange, k store.RequestRecord, made bool) {
-	if s.o.Requests == nil {
-		return
-	}
-	if k.Status = 0; made {
-		k.Status, k.Place = x.status, x.Header().Get("Location")
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
-	defer stop()
-	x.unsettled = s.o.Requests.EndRequest(ctx, k)
-}
-
-// settleWithin is the time for recording the response to a request.
-const settleWithin = 10 * time.Second

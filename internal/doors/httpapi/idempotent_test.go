@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -55,15 +57,37 @@ type notes struct {
 	begin, end error // that it fails with
 }
 
-func (n *notes) BeginRequest(_ context.Context, k store.RequestRecord) (store.RequestRecord, bool, error) {
+func (n *notes) BeginRequest(_ context.Context, k store.RequestRecord) (store.RequestRecord, store.RequestState, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	id := k.Holder + string(k.Key[:])
-	if was, there := n.all[id]; there || n.begin != nil {
-		return was, false, n.begin
+	was, there := n.all[id]
+	switch {
+	case n.begin != nil:
+		return was, store.RequestUnderWay, n.begin
+	case there && was.Status != 0:
+		return was, store.RequestAnswered, nil
+	case there:
+		return was, store.RequestBegun, nil
 	}
 	n.all[id] = k
-	return k, true, nil
+	return k, store.RequestClaimed, nil
+}
+
+func (n *notes) fails(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.end = err
+}
+
+// status is that of the only request.
+func (n *notes) status() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range n.all {
+		return k.Status
+	}
+	return 0
 }
 
 func (n *notes) EndRequest(_ context.Context, k store.RequestRecord) error {
@@ -114,23 +138,106 @@ func TestAfterARestartNothingIsMadeTwice(t *testing.T) {
 
 	_, session := agentAndSession(t, s, "admin")
 	send := post("/v1/sessions/"+session+"/messages", `{"content":"x"}`).with("Idempotency-Key", "later")
-	w.turn = func(context.Context, *world, string, string, func(agent.Event)) error {
-		return fault.New(fault.ModelBusy, "later")
-	}
+	w.busy = fault.New(fault.ModelBusy, "later")
 	wantStatus(t, send.of(s), 503)
-	w.turn = nil
+	w.busy = nil
 	wantStatus(t, send.of(start()), 201)
 
-	n.end = errors.New("the disk is away")
+	defer s.Drain(t.Context())
+	n.fails(errors.New("the disk is away"))
 	wantStatus(t, post("/v1/agents", `{"name":"x"}`).with("Idempotency-Key", "unsettled").of(s), 201)
 	if e := told[len(told)-1]; !errors.Is(e.Cause, n.end) {
 		t.Errorf("the operator is told %+v", e)
 	}
 	wantStatus(t, post("/v1/agents", `{"name":"x"}`).with("Idempotency-Key", "unsettled").of(start()), 409)
-	n.begin, n.end = fault.New(fault.StoreFailed, "the disk is away"), nil
+	n.mu.Lock()
+	n.begin = fault.New(fault.StoreFailed, "the disk is away")
+	n.mu.Unlock()
 	had := len(w.agents)
 	if rec := post("/v1/agents", `{"name":"x"}`).with("Idempotency-Key", "unnoted").of(s); rec.Code < 500 || len(w.agents) != had {
 		t.Errorf("what could not be noted was made: %d, %d agents, had %d", rec.Code, len(w.agents), had)
 	}
 	wantStatus(t, post("/v1/agents", `{"name":"x"}`).of(s), 201) // without a key nothing is noted
+}
+
+// A request that fails after it may have had effects is not carried out again: its repetitions,
+// at this service and after a restart, are told that the outcome is unknown.
+func TestAFailureAfterAnEffectIsNotRepeated(t *testing.T) {
+	for _, code := range []fault.Code{fault.StoreFailed, fault.ModelBusy, fault.ModelFailed, fault.Internal, fault.LimitReached, fault.NeedsApproval} {
+		w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}
+		start := func() *httpapi.Server { return server(t, w, func(o *httpapi.Options) { o.Requests = n }) }
+		s := start()
+		_, session := agentAndSession(t, s, "admin")
+		path := "/v1/sessions/" + session + "/messages"
+		for i, how := range []string{"", "respond-async"} {
+			w.turn = func(context.Context, *world, string, string, func(agent.Event)) error {
+				return fault.New(code, "after the effect")
+			}
+			send := post(path, `{"content":"x"}`).with("Idempotency-Key", how+"k", "Prefer", how)
+			first := send.of(s)
+			if how == "" && first.Code < 400 {
+				t.Fatalf("%s: %d", code, first.Code)
+			}
+			w.turn = nil
+			for range 2 {
+				again := send.of(s)
+				replayed := again.Header().Get("Idempotency-Replayed") == "true" && again.Code == first.Code
+				if again.Code != 409 && !replayed || again.Header().Get("Location") != path && !replayed {
+					t.Errorf("%s %s: %d %v %s", code, how, again.Code, again.Header(), again.Body)
+				}
+				if first.Code >= 500 && !strings.Contains(again.Body.String(), `"outcome":"unknown"`) {
+					t.Errorf("%s %s: the repetition is not told that the outcome is unknown: %s", code, how, again.Body)
+				}
+				s = start()
+			}
+			if got := len(w.messages[session]); got != i+1 {
+				t.Errorf("%s %s: the session has %d messages, want %d", code, how, got, i+1)
+			}
+		}
+	}
+}
+
+// A call with a key goes on when its client leaves, so that the repeated request gets its answer.
+func TestACallWithAKeyOutlivesItsClient(t *testing.T) {
+	w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}
+	s := server(t, w, func(o *httpapi.Options) { o.Requests = n })
+	began, goOn := make(chan struct{}), make(chan struct{})
+	w.invoking = func() {
+		close(began)
+		<-goOn
+	}
+	call := func(ctx context.Context) *httptest.ResponseRecorder {
+		return post("/v1/tools/time.now/invoke", `{}`).with("Idempotency-Key", "k").ofContext(ctx, s)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		call(ctx)
+	}()
+	<-began
+	leave()
+	again := make(chan *httptest.ResponseRecorder)
+	go func() { again <- call(t.Context()) }()
+	close(goOn)
+	rec := <-again
+	<-done
+	if rec.Code != 200 || rec.Header().Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+}
+
+// What could not be recorded is recorded once that is possible.
+func TestAnAnswerIsRecordedLater(t *testing.T) {
+	w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}
+	s := server(t, w, func(o *httpapi.Options) { o.Requests = n })
+	defer s.Drain(t.Context())
+	n.fails(errors.New("the disk is away"))
+	wantStatus(t, post("/v1/agents", `{"name":"one"}`).with("Idempotency-Key", "k").of(s), 201)
+	n.fails(nil)
+	for began := time.Now(); n.status() != 201; time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("it was not recorded")
+		}
+	}
 }

@@ -135,6 +135,7 @@ func (s *Server) postMessage() {
 	}
 	route(s, operation{
 		id: "postMessage", method: http.MethodPost, path: "/v1/sessions/{session_id}/messages", tag: "sessions", action: "sessions.write", stream: true,
+		several: true, makesRun: queues,
 		status: http.StatusCreated, summary: "Send a message",
 		text: "Adds a message and carries out the turn. The response comes when the turn is over (201), or when it waits for a person's answer (202). " +
 			"With `Prefer: respond-async` it comes at once (202). With `Accept: text/event-stream` the turn is told as it goes on; a client that is cut off " +
@@ -166,7 +167,7 @@ func (s *Server) queueMessage(ctx context.Context, x *exchange, who *Caller, in 
 	if s.o.Queue == nil {
 		return nil, fault.New(fault.Conflict, "this service has no queue")
 	}
-	run, _, err := s.o.Queue.SubmitMessage(ctx, queue.Message{Grant: who.Presented(), Session: in.ID, Name: "message", Text: text, Options: q.options()})
+	run, _, err := s.o.Queue.SubmitMessage(ctx, queue.Message{ID: x.run, Grant: who.Presented(), Session: in.ID, Name: "message", Text: text, Options: q.options()})
 	if err != nil {
 		return nil, whenFull(err)
 	}
@@ -218,6 +219,7 @@ func (s *Server) begin(x *exchange, by agent.Caller, in agent.Session, text stri
 	if !s.enterTurn() {
 		p := bad(http.StatusServiceUnavailable, fault.SessionBusy, "the service is stopping", "try again when it is back")
 		p.retry = "5"
+		x.untouched = true
 		return nil, p
 	}
 	b := &begun{done: make(chan struct{})}
@@ -280,6 +282,7 @@ func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text 
 		case m = <-kept:
 		default:
 			if b.err != nil || len(b.turn.Messages) == 0 {
+				x.untouched = notAdded(b.err)
 				return nil, b.err
 			}
 			m = b.turn.Messages[0]
@@ -321,6 +324,9 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 	select {
 	case <-b.done:
 		if b.err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			x.untouched = len(so.Messages) == 0 && notAdded(b.err)
 			return nil, b.err
 		}
 		return written(x, http.StatusCreated, turnOf(b.turn), nil)
@@ -342,6 +348,10 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 	}
 	return written(x, http.StatusAccepted, so, nil)
 }
+
+// notAdded reports whether a turn that added no message ended before it could: not because the
+// record failed, which may have taken the message.
+func notAdded(err error) bool { return err != nil && !inside(fault.CodeOf(err)) }
 
 func turnOf(t agent.Turn) Turn {
 	out := Turn{Messages: append([]agent.Message{}, t.Messages...), Reply: t.Reply, Session: &t.Session}

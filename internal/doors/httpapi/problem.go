@@ -26,6 +26,7 @@ type Problem struct {
 	Call     int          `json:"call,omitempty" doc:"The index of the call in that run"`
 	Rule     string       `json:"rule,omitempty" doc:"The policy's rule that refused"`
 	Approval string       `json:"approval_id,omitempty" doc:"The ID of the question that a person must answer first"`
+	Outcome  string       `json:"outcome,omitempty" enum:"unknown,in_progress" doc:"Of the first request with the same Idempotency-Key: it may have had effects, or is still being carried out"`
 
 	retry string
 	cause error

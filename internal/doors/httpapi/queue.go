@@ -57,7 +57,7 @@ type QueueList struct {
 var exampleQueued = map[string]any{"run_id": sampleSession, "status": "waiting", "name": "nightly", "principal": "user:ann", "workspace": "/home/ann/project", "priority": 2,
 	"queued_at": "2026-11-21T12:00:00Z", "due_at": "2026-11-21T12:00:00Z", "total": 3, "completed": 0, "denied": 0, "failed": 0}
 
-// queueRun queues a run, and describes it as the run that it becomes.
+// queueRun queues a run.
 func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswer, error) {
 	if s.o.Queue == nil {
 		return nil, fault.New(fault.Conflict, "this service has no queue")
@@ -65,12 +65,16 @@ func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswe
 	if who.Token == "" { // without a grant it would be a run of the person at this machine
 		return nil, fault.New(fault.Internal, "the caller has no grant")
 	}
-	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{Grant: who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: q.Queue.options()})
+	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{ID: q.Run, Grant: who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: q.Queue.options()})
 	if err = whenFull(err); err != nil {
 		return nil, err
 	}
-	return &runAnswer{Location: "/v1/queue/" + run.ID.String(), Body: ledger.Run{ID: run.ID, Name: run.Name, Mode: ledger.Live, Status: run.Status, Principal: run.Principal,
-		Workspace: run.Workspace, Grant: run.Grant, Started: run.Started, Total: run.Total}}, err
+	return &runAnswer{Location: "/v1/queue/" + run.ID.String(), Body: asRun(run)}, nil
+}
+
+// asRun describes a queued run as the run that it becomes.
+func asRun(q store.QueuedRun) ledger.Run {
+	return ledger.Run{ID: q.ID, Name: q.Name, Mode: ledger.Live, Status: q.Status, Principal: q.Principal, Workspace: q.Workspace, Grant: q.Grant, Started: q.Started, Total: q.Total}
 }
 
 // whenFull says when to try again, if an error is that the queue is full.

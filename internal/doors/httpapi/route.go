@@ -40,6 +40,10 @@ type operation struct {
 	raw              int64  // the body is not JSON and has at most this many bytes; 0: JSON
 	request, answer  any    // examples
 	more             map[int]reply
+
+	several  bool                                               // one request can have several effects
+	makesRun func(body []byte) bool                             // whether a request begins or queues one run; nil: none does
+	recall   func(ctx context.Context, run string) (any, error) // gives the answer to a request again, from the record of its run
 }
 
 // reply is a further successful response of an operation.

@@ -189,6 +189,7 @@ type Server struct {
 	shared  *admission.Shared // nil: other processes do not count
 	refused *admission.Rates
 	again   *remembered
+	late    late
 	met     meters
 	seats   *admission.Seats // of event streams
 	places  *admission.Seats // of other requests
@@ -322,4 +323,5 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 	s.stop()
 	<-done
+	s.late.tasks.Wait()
 }

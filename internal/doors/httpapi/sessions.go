@@ -226,7 +226,7 @@ func (s *Server) steerSessions() {
 		if in.Body != nil {
 			upTo = in.Body.UpTo
 			if in.Body.Planning != nil || in.Body.Frozen != nil {
-				m, err := CallMode{in.Body.Planning != nil && *in.Body.Planning, in.Body.Frozen}.mode()
+				m, err := CallMode{Planning: in.Body.Planning != nil && *in.Body.Planning, Frozen: in.Body.Frozen}.mode()
 				if err != nil {
 					return nil, err
 				}

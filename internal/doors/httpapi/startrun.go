@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/frozen"
@@ -25,6 +27,7 @@ type NewRun struct {
 type CallMode struct {
 	Planning bool            `json:"planning,omitempty" doc:"Refuse calls with side effects (E6014)"`
 	Frozen   json.RawMessage `json:"frozen,omitempty" doc:"A frozen plan, as remit plan freeze writes it: other calls are refused (E6015)"`
+	Run      uuid.UUID       `json:"-"` // the ID of the run; zero: a new one
 }
 
 // mode is the mode of a session's calls.
@@ -87,8 +90,9 @@ func (s *Server) startRuns() {
 		text: "The run is under the caller's grant, in the service's workspace: each step is decided, recorded and confined as any other call. The response comes when the run is recorded; " +
 			"the run goes on if the client leaves. followAudit tells its events. Calls that need approval wait for a person's answer. With queue, the response comes when the queued run is recorded; getQueuedRun has its state.",
 		errors: []int{404, 409}, request: map[string]any{"plan": "steps: [{tool: time.now}]"}, answer: exampleRun,
+		makesRun: always, recall: s.recallRun,
 	}, func(ctx context.Context, in *start) (*runAnswer, error) {
-		if in.Body.Queue != nil {
+		if in.Body.Run = in.x.run; in.Body.Queue != nil {
 			return s.queueRun(ctx, in.who, in.Body)
 		}
 		id, err := s.startRun(in.who, in.Body)

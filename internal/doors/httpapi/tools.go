@@ -100,9 +100,11 @@ func (s *Server) tools() {
 	}
 	route(s, operation{
 		id: "invokeTool", method: http.MethodPost, path: "/v1/tools/{tool_id}/invoke", tag: "tools", action: "tools.invoke", summary: "Call a tool",
-		text:   "One call in a run of its own, under the caller's grant: decided, recorded and confined as any other. A call that is refused is a problem; one that fails is an answer.",
+		text: "One call in a run of its own, under the caller's grant: decided, recorded and confined as any other. A call that is refused is a problem; one that fails is an answer. " +
+			"The call is cancelled if the client leaves. With an Idempotency-Key it goes on: repeat the request to get the answer.",
 		errors: []int{404, 409}, request: map[string]any{"args": map[string]any{}},
-		answer: map[string]any{"run_id": sampleSession, "call": 1, "tool": "time.now", "status": "completed", "output": map[string]any{}, "duration_ms": 1.2, "at": "2026-11-21T12:00:00Z"},
+		answer:   map[string]any{"run_id": sampleSession, "call": 1, "tool": "time.now", "status": "completed", "output": map[string]any{}, "duration_ms": 1.2, "at": "2026-11-21T12:00:00Z"},
+		makesRun: always, recall: s.recallCall,
 	}, func(ctx context.Context, in *invoke) (*struct{ Body Invocation }, error) {
 		args, mode := map[string]any{}, CallMode{}
 		if in.Body != nil {
@@ -111,6 +113,9 @@ func (s *Server) tools() {
 				args = in.Body.Args
 			}
 		}
+		mode.Run = in.x.run
+		ctx, stop := s.outlives(ctx, in.x)
+		defer stop()
 		out, err := s.o.Tools.Invoke(ctx, in.who, in.ID, args, mode)
 		if err != nil {
 			return nil, err

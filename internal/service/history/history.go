@@ -240,6 +240,35 @@ func (h *History) Output(ctx context.Context, id string, index int) ([]byte, err
 	return output(ctx, st, c)
 }
 
+// CallResult is the recorded result of a call.
+type CallResult struct {
+	Run    ledger.Run
+	Call   ledger.Call
+	Output []byte // JSON; nil: it has none
+	Error  string // the message shown to the caller
+}
+
+// Result gives the result of the one call of a run: fault.RunUnknown.
+func (h *History) Result(ctx context.Context, id string) (CallResult, error) {
+	st, err := h.Reader(ctx)
+	if err != nil {
+		return CallResult{}, err
+	}
+	var r CallResult
+	if r.Run, err = st.Run(ctx, id); err != nil {
+		return r, err
+	}
+	if r.Call, err = st.Call(ctx, r.Run.Seq, 1); err != nil {
+		return r, err
+	}
+	if r.Output, err = output(ctx, st, r.Call); err != nil {
+		return r, err
+	}
+	parts, err := load(ctx, st, r.Call.Parts, ledger.PartError)
+	r.Error = string(parts[ledger.PartError])
+	return r, err
+}
+
 // Picture is a PNG in the output of a call.
 type Picture = report.Picture
 

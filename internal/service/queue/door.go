@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -17,6 +19,7 @@ type Door struct {
 
 // Submission is a run that a client queues.
 type Submission struct {
+	ID        uuid.UUID        // of the run; zero: a new one
 	Grant     grants.Presented // the client's
 	Plan      string
 	Frozen    []byte
@@ -35,7 +38,7 @@ type State struct {
 
 // Submit queues a run of a client.
 func (d Door) Submit(ctx context.Context, s Submission) (store.QueuedRun, bool, error) {
-	r := runs.Request{Workspace: d.Workspace, Grant: s.Grant, Changeset: s.Changeset, Planning: s.Planning}
+	r := runs.Request{ID: s.ID, Workspace: d.Workspace, Grant: s.Grant, Changeset: s.Changeset, Planning: s.Planning}
 	if err := d.Runs.Read(&r, s.Plan, s.Frozen, s.Inputs); err != nil {
 		return store.QueuedRun{}, false, err
 	}

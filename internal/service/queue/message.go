@@ -22,6 +22,7 @@ type Sessions interface {
 
 // Message is a message to an agent's session that a client queues.
 type Message struct {
+	ID      uuid.UUID        // of the run; zero: a new one
 	Grant   grants.Presented // the client's
 	Session uuid.UUID
 	Name    string // of the queued run
@@ -37,6 +38,7 @@ func (d Door) SubmitMessage(ctx context.Context, m Message) (store.QueuedRun, bo
 	if err != nil {
 		return run, false, err
 	}
+	run.ID = m.ID
 	st, err := d.Home.Ledger(ctx)
 	if err != nil {
 		return run, false, err

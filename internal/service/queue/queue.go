@@ -77,13 +77,16 @@ func (q *Queue) Add(ctx context.Context, r runs.Request, o Options) (store.Queue
 	if err != nil {
 		return run, false, err
 	}
+	run.ID = r.ID
 	return q.enqueue(ctx, st, run, o)
 }
 
 func (q *Queue) enqueue(ctx context.Context, st store.Backend, run store.QueuedRun, o Options) (store.QueuedRun, bool, error) {
-	var err error
-	if run.ID, err = home.NewID(); err != nil {
-		return run, false, err
+	if run.ID == uuid.Nil {
+		var err error
+		if run.ID, err = home.NewID(); err != nil {
+			return run, false, err
+		}
 	}
 	run.Queued = st.Now()
 	run.Due = run.Queued

@@ -38,6 +38,7 @@ type Commands struct {
 
 // Request asks for a slash command.
 type Request struct {
+	ID        uuid.UUID // of the run; zero: a new one
 	Line      string
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
@@ -113,7 +114,7 @@ func (s *Commands) carryOut(ctx context.Context, q Request, labels *runner.Conte
 		return err
 	}
 	run, err := s.Runs.Begin(ctx, runs.Request{
-		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice, Context: labels,
+		ID: q.ID, Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice, Context: labels,
 		Single: q.History == nil && q.Grant.Token != "", // without a grant it is a command of the person at this machine
 	})
 	if err != nil {

@@ -314,7 +314,7 @@ func (s *Workers) admit(ctx context.Context, a authority, q joinRequest) ([]byte
 		return nil, err
 	}
 	rec := store.RequestRecord{Holder: "worker-join", Key: sha256.Sum256([]byte(t.ID)), Print: sha256.Sum256(pub), Until: t.Expires.Add(time.Hour)}
-	if _, fresh, err := st.BeginRequest(ctx, rec, maxTokens); err != nil || !fresh {
+	if _, state, err := st.BeginRequest(ctx, rec, maxTokens); err != nil || state != store.RequestClaimed {
 		if err == nil {
 			err = refused("it was used before")
 		}

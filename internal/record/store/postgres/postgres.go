@@ -284,6 +284,17 @@ func (d database) Turn() (release func(), err error) {
 // HoldOwner implements tables.Database. A node is a member from the beginning.
 func (d database) HoldOwner() error { return nil }
 
+// Dead implements tables.Database. It removes a node whose lease is over, which can then append
+// nothing.
+func (d database) Dead(ctx context.Context, owner uuid.UUID) (bool, error) {
+	if _, err := d.durable.ExecContext(ctx, "DELETE FROM members WHERE id = $1 AND lease_until < clock_timestamp()", owner); err != nil {
+		return false, d.fault(err, "the owner of a request cannot be found out")
+	}
+	var n int
+	err := d.durable.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE id = $1", owner).Scan(&n)
+	return err == nil && n == 0, d.fault(err, "the owner of a request cannot be found out")
+}
+
 // Scrub implements tables.Database. It makes the room of deleted rows free; the server
 // overwrites it when it uses it again.
 func (d database) Scrub(ctx context.Context) (left []string, err error) {

@@ -75,8 +75,8 @@ func authority(t *testing.T) string {
 // beginRequest notes a request of the grant 1.
 func beginRequest(s *sqlite.Store, key byte) (bool, error) {
 	r := store.RequestRecord{Holder: id(1).String(), Key: [32]byte{key}, Print: [32]byte{9}, Until: time.Now().Add(time.Hour), Place: "/v1/agents/x"}
-	_, fresh, err := s.BeginRequest(context.Background(), r, 100)
-	return fresh, err
+	_, state, err := s.BeginRequest(context.Background(), r, 100)
+	return state == store.RequestClaimed, err
 }
 
 // saveEphemeral saves a new record of the grant 1.

@@ -136,8 +136,8 @@ func (f *changedFixture) uses() map[string][]func(ctx context.Context, s store.B
 		}},
 		"budgets": budgets, "leases": budgets, "questions": answers, "votes": answers,
 		"requests": {func(ctx context.Context, s store.Backend) (any, error) {
-			r, fresh, err := s.BeginRequest(ctx, store.RequestRecord{Holder: "ann", Key: [32]byte{2}, Print: [32]byte{3}, Until: time.Now().Add(time.Hour)}, 10)
-			return []any{fresh, r.Print, r.Status, r.Place}, err
+			r, state, err := s.BeginRequest(ctx, store.RequestRecord{Holder: "ann", Key: [32]byte{2}, Print: [32]byte{3}, Until: time.Now().Add(time.Hour)}, 10)
+			return []any{state, r.Print, r.Status, r.Place}, err
 		}},
 		"ephemera": {func(ctx context.Context, s store.Backend) (any, error) {
 			return s.SaveEphemeral(ctx, store.Ephemeral{Kind: "code", Key: [32]byte{1}, Owner: "ann", Until: time.Now().Add(time.Hour)}, store.EphemeralBounds{})

@@ -41,6 +41,9 @@ type Database interface {
 	Sync() error
 	// HoldOwner shows other processes from now on that this one is alive.
 	HoldOwner() error
+	// Dead reports whether an owner's process has ended, so that it writes nothing more. In
+	// doubt it has not.
+	Dead(ctx context.Context, owner uuid.UUID) (bool, error)
 	// Recover is that of store.Store.
 	Recover(ctx context.Context) (int, error)
 	// Schema returns the objects of a sound ledger's schema and those of this one, each
@@ -127,6 +130,7 @@ type Store struct {
 	agents    knownTable
 	endless   endless
 	deaths    deaths
+	claims    claims
 
 	callers atomic.Int32 // that are appending now
 	queue   queue
