@@ -167,6 +167,11 @@ func (c *ClientSession) stopped(ctx context.Context, in runner.Info, begun ledge
 // all outcomes are Pending. If one is refused, the others are withdrawn. Search are files and
 // folders of which the client reads everything.
 func (c *ClientSession) Authorize(ctx context.Context, search []string, calls ...runner.Call) (out []runner.Outcome, err error) {
+	if len(calls) > 0 {
+		if err := c.withdrawRepeated(ctx, calls[0].Step); err != nil {
+			return nil, err
+		}
+	}
 	var refused error
 	for _, path := range search {
 		if refused = c.unreadable(ctx, path); refused != nil {
@@ -196,6 +201,32 @@ func (c *ClientSession) Authorize(ctx context.Context, search []string, calls ..
 		return out, c.Runner.Withdraw(context.WithoutCancel(ctx), c.Run, left, why)
 	}
 	return out, nil
+}
+
+// repeatedWithin is among how many of the last calls one is looked for that the client asks about again.
+const repeatedWithin = 64
+
+// withdrawRepeated records that calls with the client's own ID of the call were not carried out: the
+// client asks about them again, as it does when a hook's answer was late. Each call of the client
+// then has one intent that waits for its report.
+func (c *ClientSession) withdrawRepeated(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	last, err := c.store.LastCall(ctx, c.Run.Seq)
+	if err != nil || last == 0 {
+		return err
+	}
+	var left []ledger.Call
+	for call, err := range c.store.CallsFrom(ctx, c.Run.Seq, max(1, last-repeatedWithin+1)) {
+		if err != nil {
+			return err
+		}
+		if call.Step == id {
+			left = append(left, call) // Withdraw takes those that are pending
+		}
+	}
+	return c.Runner.Withdraw(ctx, c.Run, left, fault.New(fault.ToolCancelled, "%s asked again about the same call", c.q.Client))
 }
 
 // maxTries bounds how often a call is decided again because another process recorded one
