@@ -64,6 +64,7 @@ type client struct {
 
 	mu    sync.Mutex
 	asked map[string]context.CancelFunc // questions to the client by their IDs
+	made  made
 }
 
 // gone reports whether the session has ended, or never started.
@@ -157,9 +158,11 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer close(c.ready)
 	}
 	after := context.WithoutCancel(r.Context())
-	if c.shared && !fresh {
+	switch {
+	case c.refusedAgain(rw, r):
+	case c.shared && !fresh:
 		w.serveShared(rw, r, st, c)
-	} else {
+	default:
 		c.handler.ServeHTTP(rw, r)
 	}
 	gone := c.gone() || r.Context().Err() != nil && c.revoked(after)

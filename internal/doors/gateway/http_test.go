@@ -253,3 +253,55 @@ func TestHTTPRequestsThatAreRefused(t *testing.T) {
 		t.Errorf("17 MiB: status %d", got)
 	}
 }
+
+// TestARepeatedMessageIsOneCall: a client that sends the same tools/call again, with its ID, causes
+// no second call. Another ID is another call.
+func TestARepeatedMessageIsOneCall(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	w := newWorld(t)
+	token, addr := w.grant(w.policy(policy), "agent:x"), w.listen(app.MCPRequest{})
+	session := ""
+	send := func(body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer " + token, "Mcp-Session-Id": session} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		if id := res.Header.Get("Mcp-Session-Id"); id != "" {
+			session = id
+		}
+		b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"0"}}}`)
+	send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	call := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"time_now","arguments":{}}}`
+	}
+	for _, id := range []string{"7", `"seven"`} {
+		if got := send(call(id)); !strings.Contains(got, `"structuredContent"`) {
+			t.Errorf("the first message with ID %s: %s", id, got)
+		}
+		for range 2 {
+			if got := send(call(id)); !strings.Contains(got, `"outcome":"unknown"`) || !strings.Contains(got, `"id":`+id) || strings.Contains(got, "structuredContent") {
+				t.Errorf("the repeated message with ID %s: %s", id, got)
+			}
+		}
+	}
+	if got := send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"time_now","arguments":{}}}`); !strings.Contains(got, `"index":3`) {
+		t.Errorf("the next call is not the third: %s", got)
+	}
+}

@@ -293,3 +293,47 @@ func text(v any) string {
 	}
 	return string(b)
 }
+
+// TestAKeyBelongsToItsCaller: a repeated request gets the recorded answer, at another node and after
+// the node has ended. The same key of another caller, and a request without a key, are new requests.
+func TestAKeyBelongsToItsCaller(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "- {text: Done.}\n")
+	a := f.start()
+	b := f.start()
+	const path = "/v1/tools/http.request/invoke"
+	body := text(object{"args": object{"method": "POST", "url": f.world + "/once"}})
+	call := func(n *node, token, key string) (int, map[string]any) {
+		headers := map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+		if key != "" {
+			headers["Idempotency-Key"] = key
+		}
+		return n.request("POST", path, body, headers)
+	}
+	status, first := call(a, f.token, "k")
+	if status != 200 || f.happened("/once") != 1 {
+		t.Fatalf("%d %v", status, first)
+	}
+	again := func(n *node) {
+		t.Helper()
+		status, got := call(n, f.token, "k")
+		if status != 200 || got["run_id"] != first["run_id"] || text(got["output"]) != text(first["output"]) || got["status"] != "completed" || f.happened("/once") != 1 {
+			t.Errorf("%d %v, want %v", status, got, first)
+		}
+	}
+	again(a)
+	again(b)
+	a.kill()
+	again(b)
+	g := b.must(201, "POST", "/v1/grants", `{"policies":["version: 1\nrest: inherit\n"]}`)
+	if status, got := call(b, g["token"].(string), "k"); status != 200 || got["run_id"] == first["run_id"] || f.happened("/once") != 2 {
+		t.Errorf("the key of another caller: %d %v", status, got)
+	}
+	for n := 3; n <= 4; n++ {
+		if status, got := call(b, f.token, ""); status != 200 || f.happened("/once") != n {
+			t.Errorf("without a key: %d %v", status, got)
+		}
+	}
+	again(b)
+	verified(t, f)
+}
