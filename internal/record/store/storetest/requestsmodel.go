@@ -14,7 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// requestModel is what the stores must know of one key.
+// requestModel is the expected state of one key.
 type requestModel struct {
 	claimed bool
 	by      int // the store that claimed it

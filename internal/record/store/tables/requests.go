@@ -167,7 +167,7 @@ func (w *writer) oldRequests(ctx context.Context, holder string, now, most int64
 	}
 	over, err := w.requests(ctx, "holder = ? AND until > ? AND status > 0 AND status < 500 ORDER BY until LIMIT ?", holder, now, min(count-most+1, requestsLeft))
 	if err == nil && len(over) == 0 {
-		err = fault.New(fault.LimitReached, "%d requests with a key have no known outcome", count).WithHint("look at what they did; their keys are forgotten after a day")
+		err = fault.New(fault.LimitReached, "%d requests with a key have no known outcome", count).WithHint("look at their effects; their keys are forgotten after a day")
 	}
 	return append(old, over...), err
 }
