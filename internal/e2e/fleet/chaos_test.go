@@ -8,63 +8,74 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/postgres"
 	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
-// chaos is two nodes and a worker at work while faults happen to them and to their server.
+// chaos is nodes and a worker at work while faults happen to them and to their database. With several
+// nodes that is a PostgreSQL server; one node has the file of its home.
 type chaos struct {
 	*fleet
 
 	rnd   *rand.Rand
 	long  bool
 	disk  *postgrestest.Disk // nil: the server has none of its own
-	wires [2]*wire
-	nodes [2]*node
-	far   *node // the worker, and the wire to the first node
+	nodes []*node
+	wires []*wire // from each node to the server
+	doors []*wire // from clients to each node
+	urls  []string
+	pool  *daemon // PgBouncer between the second node and its wire; nil: none
+	far   *node   // the worker, and the wire to the first node
 	link  *wire
 	work  work
+	crowd *crowd        // nil: no clients outside
+	users []*mcpUser    // of the crowd
+	away  time.Duration // in which the present fault leaves no node able to work
 	notes [][]byte      // the checkpoints that were handed out
 	count int           // effects to come until effect is closed; guarded by mu
 	came  chan struct{} // closed at that effect
 }
 
-// faultOf is a fault with the name that is printed. Those that are short are also part of the
-// short form.
-type faultOf struct {
-	name  string
-	short bool
-	do    func(*chaos)
-}
-
-var faults = []faultOf{
-	{"kill -9 of a node before a message to the server", false, func(c *chaos) { c.killAtMessage(true) }},
-	{"kill -9 of a node after a message to the server", true, func(c *chaos) { c.killAtMessage(false) }},
-	{"kill -9 of a node at an effect", false, (*chaos).killAtEffect},
-	{"a node is stopped for longer than its lease", false, (*chaos).stopNode},
-	{"the server ends connections", true, (*chaos).endConnections},
-	{"the server is stopped at once and started", false, (*chaos).crashServer},
-	{"the server's disk is full", false, (*chaos).fillDisk},
-	{"a node's packets are lost on the way to the server", false, func(c *chaos) { c.partition(toServer) }},
-	{"a node's packets are lost on the way from the server", false, func(c *chaos) { c.partition(toNode) }},
-	{"a node's packets are lost in both directions", false, func(c *chaos) { c.partition(toServer, toNode) }},
-	{"queued runs are given to both nodes at once", false, (*chaos).giveTwice},
-	{"kill -9 of a worker in a command", true, (*chaos).killWorker},
-	{"the packets between a node and a worker are lost", false, (*chaos).partWorker},
-}
-
-// TestChaos puts random faults to two nodes at work. Whatever happens: each effect has one
-// intent, none is doubled, no call is left open, and all checkpoints still hold.
+// TestChaos puts random faults to two nodes at work, and to what lies between them, their clients and
+// their database. Whatever happens: each effect has one intent, none is doubled, no call is left open,
+// all checkpoints still hold, and no client is stuck.
 //
-// REMIT_CHAOS is how long; without it a few faults are put, one after the other.
-// REMIT_CHAOS_SEED repeats a choice of faults.
+// REMIT_CHAOS is how long; without it a few faults are put, one after the other, without clients
+// outside. From five minutes on each fault is put twice at least. REMIT_CHAOS_SEED repeats a choice of
+// faults, and REMIT_CHAOS_ONLY puts those whose names have a text.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	database.Schema(t, "chaos") // skips the test without PostgreSQL
+	long, rnd := chance(t)
+	c := newChaos(t, rnd, long > 0)
+	c.putAll(long)
+	if long > 0 && c.asks("failover") {
+		c.failover()
+	}
+	c.settled()
+}
+
+// TestChaosSQLite is TestChaos for one node, whose ledger is the file of its home.
+func TestChaosSQLite(t *testing.T) {
+	long, rnd := chance(t)
+	if long == 0 {
+		t.Skip("REMIT_CHAOS says how long")
+	}
+	c := &chaos{rnd: rnd, long: true, work: newWork(), urls: []string{""}}
+	c.fleet = newFleetOn(t, nil, "- {text: Done.}\n")
+	c.begin()
+	c.putAll(long)
+	c.settled()
+}
+
+// chance reads how long the test takes, and its seed.
+func chance(t *testing.T) (long time.Duration, rnd *rand.Rand) {
+	t.Helper()
 	long, err := time.ParseDuration(cmp.Or(os.Getenv("REMIT_CHAOS"), "0s"))
 	if err != nil {
 		t.Fatal(err)
@@ -79,34 +90,44 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	t.Logf("REMIT_CHAOS_SEED=%d", seed)
-	c := newChaos(t, rand.New(rand.NewPCG(seed, 0)), long > 0)
-	put := map[string]int{}
-	for end := time.Now().Add(long); long > 0 && time.Now().Before(end) && !t.Failed(); {
-		for _, i := range c.rnd.Perm(len(faults)) {
-			if time.Now().Before(end) && (c.disk != nil || faults[i].name != "the server's disk is full") {
-				c.put(faults[i])
-				put[faults[i].name]++
+	return long, rand.New(rand.NewPCG(seed, 0))
+}
+
+// asks reports whether a fault is wanted.
+func (c *chaos) asks(name string) bool {
+	return strings.Contains(name, os.Getenv("REMIT_CHAOS_ONLY"))
+}
+
+// putAll puts faults for a time, in rounds of all of them, or a few ones.
+func (c *chaos) putAll(long time.Duration) {
+	c.Helper()
+	var all []faultOf
+	for _, f := range faults {
+		with := f.db && c.db != nil || f.file && c.db == nil
+		if with && (c.disk != nil || f.name != "the server's disk is full") && c.asks(f.name) && (c.long || f.short) {
+			all = append(all, f)
+		}
+	}
+	if !c.long {
+		for _, f := range all {
+			c.put(f)
+		}
+		return
+	}
+	twice := long >= 5*time.Minute
+	for round, end := 0, time.Now().Add(long); len(all) > 0 && (time.Now().Before(end) || twice && round < 2); round++ {
+		for _, i := range c.rnd.Perm(len(all)) {
+			if time.Now().Before(end) || twice && round < 2 {
+				c.put(all[i])
 			}
 		}
 	}
-	for _, f := range faults {
-		if long == 0 && f.short {
-			c.put(f)
-		}
-		if n := put[f.name]; n > 0 {
-			t.Logf("%3d × %s", n, f.name)
-		}
-	}
-	if long > 0 {
-		c.failover()
-	}
-	c.settled()
 }
 
 // newChaos starts two nodes, and the server that they share.
 func newChaos(t *testing.T, rnd *rand.Rand, long bool) *chaos {
 	t.Helper()
-	c := &chaos{rnd: rnd, long: long, work: work{sessions: map[string]bool{}, runs: map[string]string{}, most: map[string]int{}, asked: map[string]string{}}}
+	c := &chaos{rnd: rnd, long: long, work: newWork()}
 	var db *postgrestest.Server
 	var stop func()
 	var err error
@@ -122,9 +143,38 @@ func newChaos(t *testing.T, rnd *rand.Rand, long bool) *chaos {
 	}
 	t.Cleanup(stop)
 	c.fleet = newFleetOn(t, db, "- {text: Done.}\n")
-	c.newPolicy()
 	c.workers = "127.0.0.1:0"
 	c.link = wireAt(t, "tcp", c.workers, "")
+	for range 2 {
+		w := newWire(t, db.Socket)
+		c.wires = append(c.wires, w)
+		c.urls = append(c.urls, shadowed(db.Via(filepath.Dir(w.addr), c.dir)))
+	}
+	if long {
+		c.usePool(os.Getenv("REMIT_CHAOS_POOL"))
+	}
+	c.begin()
+	return c
+}
+
+// usePool lets the second node reach the database through PgBouncer.
+func (c *chaos) usePool(mode string) {
+	c.Helper()
+	if mode == "none" {
+		return
+	}
+	schema := schemaIn(c.T, c.db.Made(c.dir))
+	c.db.Exec(c, "public", "CREATE ROLE "+poolUser(schema)+" SUPERUSER LOGIN; ALTER ROLE "+poolUser(schema)+" SET search_path = "+schema+", pg_catalog")
+	pool, socket := newPool(c.T, cmp.Or(mode, "session"), filepath.Dir(c.wires[1].addr), schema)
+	if pool != nil {
+		c.pool, c.urls[1] = pool, shadowed(c.db.Via(socket, c.dir))
+	}
+}
+
+// begin starts the nodes, and the clients outside.
+func (c *chaos) begin() {
+	c.Helper()
+	c.newPolicy()
 	c.seen = func(string) {
 		c.mu.Lock()
 		if c.count--; c.count == 0 {
@@ -133,11 +183,18 @@ func newChaos(t *testing.T, rnd *rand.Rand, long bool) *chaos {
 		c.mu.Unlock()
 		time.Sleep(rand.N(10 * time.Millisecond)) // so that faults come while calls are under way
 	}
-	for i := range c.wires {
-		c.wires[i] = newWire(t, db.Socket)
+	var p *person
+	if c.long {
+		p = c.newPerson()
+	}
+	c.nodes = make([]*node, len(c.urls))
+	for range c.urls {
+		c.doors = append(c.doors, wireAt(c.T, "tcp", "127.0.0.1:0", ""))
 	}
 	c.mend()
-	return c
+	if c.long {
+		c.invite(p)
+	}
 }
 
 // put gives the nodes work, puts a fault to them while they do it, and mends it.
@@ -145,20 +202,27 @@ func (c *chaos) put(f faultOf) {
 	c.Helper()
 	began := time.Now()
 	c.offer()
+	c.away = 0
+	if c.crowd != nil {
+		c.crowd.begins(f.name)
+	}
 	f.do(c)
 	c.answer()
 	if c.long {
 		c.offer() // while others find out what happened
 	}
 	c.mend()
+	if c.crowd != nil {
+		c.crowd.mended(c.away)
+	}
 	c.handOut()
-	c.Logf("%s (%s)", f.name, time.Since(began).Round(time.Millisecond))
+	c.Logf("%s %s (%s)", began.Format("15:04:05.000"), f.name, time.Since(began).Round(time.Millisecond))
 }
 
 // mend starts the nodes that have ended.
 func (c *chaos) mend() {
 	c.Helper()
-	c.until("two nodes that serve", func() bool {
+	c.until("all nodes serve", func() bool {
 		for i, n := range c.nodes {
 			if n != nil && !n.ended() {
 				continue
@@ -166,25 +230,30 @@ func (c *chaos) mend() {
 			if n != nil && n.last != "" && !n.killed {
 				c.Logf("node %d had ended: %s", i, n.last)
 			}
-			c.nodes[i] = c.launch(c.db.Via(filepath.Dir(c.wires[i].addr), c.dir))
+			c.nodes[i] = c.launch(c.urls[i])
 			if c.nodes[i].url == "" {
 				<-c.nodes[i].over
 				return false
 			}
-			if i == 0 {
+			c.doors[i].move(strings.TrimPrefix(c.nodes[i].url, "http://"))
+			if i == 0 && c.link != nil {
 				c.link.move(strings.TrimPrefix(c.nodes[0].far, "https://"))
 			}
 		}
 		return true
 	})
-	if c.far == nil || c.far.ended() {
+	if c.link != nil && (c.far == nil || c.far.ended()) {
 		c.far = c.newWorker()
 	}
 }
 
 // open opens the ledger beside the nodes.
-func (c *chaos) open(readOnly bool) (*postgres.Store, error) {
-	return postgres.Open(context.Background(), postgres.Options{Home: filepath.Join(c.dir, "home"), URL: c.db.Made(c.dir), ReadOnly: readOnly})
+func (c *chaos) open(readOnly bool) (store.Backend, error) {
+	home := filepath.Join(c.dir, "home")
+	if c.db == nil {
+		return sqlite.Open(context.Background(), sqlite.Options{Home: home, ReadOnly: readOnly})
+	}
+	return postgres.Open(context.Background(), postgres.Options{Home: home, URL: shadowed(c.db.Made(c.dir)), ReadOnly: readOnly})
 }
 
 // handOut takes a checkpoint, as an auditor keeps it, and looks at the limits of queued runs.
@@ -208,129 +277,4 @@ func (c *chaos) handOut() {
 	if err != nil || taken[slot] > slots {
 		c.Errorf("%d runs have the limit %s of %d: %v", taken[slot], slot, slots, err)
 	}
-}
-
-// await waits for a number of effects from now on.
-func (c *chaos) await(effects int) {
-	c.Helper()
-	c.mu.Lock()
-	came := make(chan struct{})
-	c.count, c.came = effects, came
-	c.mu.Unlock()
-	c.until("effects", func() bool {
-		select {
-		case <-came:
-			return true
-		case <-time.After(lease / 4): // the nodes have done all that there was, or the last fault has ended them only now
-			c.mend()
-			c.offer()
-			return false
-		}
-	})
-}
-
-func (c *chaos) sleep(least, most time.Duration) {
-	time.Sleep(least + time.Duration(c.rnd.Int64N(int64(most-least))))
-}
-
-func (c *chaos) killAtMessage(before bool) {
-	c.Helper()
-	for i, left := c.rnd.IntN(2), c.rnd.IntN(60); ; {
-		c.mend()
-		n, done := c.nodes[i], make(chan struct{})
-		c.wires[i].at(trap{left: left, before: before, call: func() {
-			_ = n.cmd.Process.Kill() // it may have ended
-			close(done)
-		}})
-		select {
-		case <-done: // a node renews its lease at the least
-			n.killed = true
-			<-n.over
-			return
-		case <-n.over: // the last fault has ended it only now
-		}
-	}
-}
-
-func (c *chaos) killAtEffect() {
-	i := c.rnd.IntN(2)
-	c.await(1 + c.rnd.IntN(5))
-	time.Sleep(time.Duration(c.rnd.IntN(5)) * time.Millisecond) // at the effect, its outcome, or the next intent
-	c.nodes[i].killed = true
-	c.nodes[i].kill()
-}
-
-func (c *chaos) stopNode() {
-	c.await(1 + c.rnd.IntN(5))
-	n := c.nodes[c.rnd.IntN(2)]
-	n.signal(syscall.SIGSTOP)
-	c.sleep(lease, 3*lease)
-	n.signal(syscall.SIGCONT)
-}
-
-func (c *chaos) endConnections() {
-	c.await(1 + c.rnd.IntN(5))
-	for range 1 + c.rnd.IntN(4) {
-		c.db.Exec(c, "public", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'remit' AND random() < 0.7")
-	}
-}
-
-func (c *chaos) crashServer() {
-	c.await(1 + c.rnd.IntN(5))
-	if err := c.db.Stop("immediate"); err != nil {
-		c.Error(err)
-	}
-	c.sleep(0, lease)
-	if err := c.db.Restart(); err != nil {
-		c.Fatal(err)
-	}
-}
-
-func (c *chaos) fillDisk() {
-	c.await(1 + c.rnd.IntN(5))
-	if err := c.disk.Fill(); err != nil {
-		c.Error(err)
-	}
-	c.offer()
-	c.sleep(lease, 3*lease)
-	if err := c.disk.Free(); err != nil {
-		c.Fatal(err)
-	}
-}
-
-func (c *chaos) partition(directions ...int) {
-	w := c.wires[c.rnd.IntN(2)]
-	c.await(1 + c.rnd.IntN(5))
-	w.cut(directions...)
-	c.sleep(lease/4, 3*lease)
-	if c.rnd.IntN(2) == 0 {
-		w.reset()
-	} else {
-		w.heal() // what a node said before another took over comes now
-	}
-}
-
-// failover lets a synchronous standby take the server's place.
-func (c *chaos) failover() {
-	c.Helper()
-	standby := c.db.Standby(c)
-	c.db.Exec(c, "public", "ALTER SYSTEM SET synchronous_standby_names = '*'")
-	c.db.Exec(c, "public", "SELECT pg_reload_conf()")
-	c.until("the synchronous standby", func() bool {
-		c.mend() // a copy takes time, which can cost a node its lease
-		return c.db.Count(c, c.db.Made(c.dir), "SELECT count(*) FROM pg_stat_replication, server WHERE sync_state = 'sync' AND standby") == 1
-	})
-	c.put(faultOf{name: "failover to a synchronous standby", do: func(c *chaos) {
-		c.await(3)
-		if err := c.db.Stop("immediate"); err != nil {
-			c.Error(err)
-		}
-		if err := standby.Promote(); err != nil {
-			c.Fatal(err)
-		}
-		c.db, c.disk = standby, nil
-		for _, w := range c.wires {
-			w.move(socketIn(standby.Socket))
-		}
-	}})
 }

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/cli"
 	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -30,6 +32,9 @@ import (
 var database *postgrestest.Server
 
 func TestMain(m *testing.M) {
+	if os.Getenv("REMIT_TEST_CLI") != "" {
+		os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Environ(), "dev"))
+	}
 	for name, run := range map[string]func(context.Context, string) error{"REMIT_TEST_NODE": serve, "REMIT_TEST_WORKER": carryOut} {
 		if dir := os.Getenv(name); dir != "" {
 			asChild(dir, run)
@@ -101,7 +106,7 @@ type fleet struct {
 	burst   int    // requests that nodes take of a grant at once, and no more later; 0: any number
 
 	mu      sync.Mutex
-	effects map[string]int           // by path
+	effects map[string][]time.Time   // by path
 	holds   map[string]chan struct{} // requests to a path wait until it is closed
 }
 
@@ -111,11 +116,14 @@ func newFleet(t *testing.T, script string) *fleet {
 	return newFleetOn(t, database, script)
 }
 
-// newFleetOn is newFleet on a server of the test's own.
+// newFleetOn is newFleet on a server of the test's own. Without one the ledger is the file of the home.
 func newFleetOn(t *testing.T, db *postgrestest.Server, script string) *fleet {
 	t.Helper()
-	f := &fleet{T: t, db: db, dir: t.TempDir(), effects: map[string]int{}, holds: map[string]chan struct{}{}}
-	url := db.Schema(t, f.dir)
+	f := &fleet{T: t, db: db, dir: t.TempDir(), effects: map[string][]time.Time{}, holds: map[string]chan struct{}{}}
+	settings := "logs: {level: INFO}\n"
+	if db != nil {
+		settings = fmt.Sprintf("ledger: {database: %q, lease: %s}\n", shadowed(db.Schema(t, f.dir)), lease)
+	}
 	world := httptest.NewServer(http.HandlerFunc(f.effect))
 	f.world = world.URL
 	t.Cleanup(func() {
@@ -129,7 +137,7 @@ func newFleetOn(t *testing.T, db *postgrestest.Server, script string) *fleet {
 		world.Close()
 	})
 	for name, text := range map[string]string{
-		"home/config.yaml": fmt.Sprintf("ledger: {database: %q, lease: %s}\n", url, lease),
+		"home/config.yaml": settings,
 		"home/capabilities/world.yaml": "id: world\nname: World\ndescription: acts\nversion: 1\ntools:\n" +
 			"  - {tool: http.request, name: act, defaults: {method: POST}}\n  - {tool: fs.write, name: save}\n",
 		"work/script.yaml": strings.ReplaceAll(script, "WORLD", world.URL),
@@ -150,11 +158,14 @@ func newFleetOn(t *testing.T, db *postgrestest.Server, script string) *fleet {
 // effect counts a request, and holds it where a test says so.
 func (f *fleet) effect(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	f.effects[r.URL.Path]++
+	f.effects[r.URL.Path] = append(f.effects[r.URL.Path], time.Now())
 	hold, seen := f.holds[r.URL.Path], f.seen
 	f.mu.Unlock()
 	if seen != nil {
 		seen(r.URL.Path)
+	}
+	if strings.Contains(r.URL.Path, "/"+slow) {
+		time.Sleep(time.Second)
 	}
 	if hold != nil {
 		select {
@@ -183,7 +194,14 @@ func (f *fleet) hold(path string) (release func()) {
 func (f *fleet) happened(path string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.effects[path]
+	return len(f.effects[path])
+}
+
+// times gives when the effects of a path happened.
+func (f *fleet) times(path string) []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.effects[path])
 }
 
 // until waits for a condition. A test that never sees it fails.

@@ -46,7 +46,13 @@ func newWire(t *testing.T, server string) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // an empty folder that stays does no harm
-	return wireAt(t, "unix", socketIn(dir), socketIn(server))
+	w := wireAt(t, "unix", socketIn(dir), socketIn(server))
+	for _, path := range []string{dir, w.addr} { // a pool runs as another user
+		if err := os.Chmod(path, 0o777); err != nil { //nolint:gosec // a folder of this test
+			t.Fatal(err)
+		}
+	}
+	return w
 }
 
 // wireAt makes a wire that listens at an address.

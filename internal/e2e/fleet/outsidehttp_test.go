@@ -1,0 +1,254 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// httpClient is a client of the HTTP API that repeats what fails, at any way to the nodes.
+type httpClient struct {
+	*crowd
+	web *http.Client
+	to  func() way // where it makes its next request
+}
+
+func (c *crowd) httpClient() *httpClient { return &httpClient{c, c.connections(c.token), c.pick} }
+
+// reply is an answer of the API. Without a status there was none.
+type reply struct {
+	status int
+	place  string // its Location
+	body   map[string]any
+	text   string
+}
+
+func (r reply) field(name string) string {
+	s, _ := r.body[name].(string)
+	return s
+}
+
+// once makes one request.
+func (h *httpClient) once(i *intent, method, path, body, key string) (reply, bool) {
+	to := h.to()
+	r, err := http.NewRequestWithContext(h.ctx, method, to.url+path, strings.NewReader(body))
+	if err != nil {
+		i.note(to.name, "%s %s: %v", method, path, err)
+		return reply{}, false
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Prefer", "respond-async")
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	res, err := h.web.Do(r)
+	var out reply
+	if err == nil {
+		var b []byte
+		b, err = io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		out = reply{status: res.StatusCode, place: res.Header.Get("Location"), text: string(b)}
+		_ = json.Unmarshal(b, &out.body) // HAProxy answers with a page
+	}
+	if err != nil {
+		i.note(to.name, "%s %s: %v", method, path, err)
+		return reply{}, false
+	}
+	i.note(to.name, "%s %s: %d %s", method, path, out.status, out.text)
+	return out, out.status < http.StatusInternalServerError && out.status != http.StatusTooManyRequests
+}
+
+// pursue repeats a request until it has an answer that is not about a passing failure. A request with
+// side effects has a key.
+func (h *httpClient) pursue(i *intent, method, path, body, key string) reply {
+	for h.ctx.Err() == nil {
+		if r, ok := h.once(i, method, path, body, key); ok {
+			return r
+		}
+		h.pause(20*time.Millisecond, 300*time.Millisecond)
+	}
+	return reply{}
+}
+
+// made gives the ID of the thing that a request made, also where only its place is known.
+func (r reply) made(name string) string {
+	if r.status < 300 {
+		return r.field(name)
+	}
+	if r.field("code") != fault.Conflict.Error() || r.place == "" {
+		return ""
+	}
+	parts := strings.Split(strings.Trim(r.place, "/"), "/")
+	return parts[len(parts)-1]
+}
+
+// endingOf is what an answer says of a call.
+func endingOf(r reply) ending {
+	switch {
+	case r.status == http.StatusOK && r.field("status") == "completed":
+		return completed
+	case r.field("code") == fault.Conflict.Error(), mayHaveHappened(r.text):
+		return unknown
+	}
+	return refused
+}
+
+// mayHaveHappened reports whether a text says that the outcome of a call is unknown.
+func mayHaveHappened(text string) bool {
+	return strings.Contains(text, "may or may not have taken effect") || strings.Contains(text, "interrupted")
+}
+
+// invoke calls a tool with an Idempotency-Key.
+func (h *httpClient) invoke(i *intent) ending {
+	body := fmt.Sprintf(`{"args":{"method":"POST","url":%q}}`, h.f.world+i.path)
+	return endingOf(h.pursue(i, "POST", "/v1/tools/http.request/invoke", body, i.path))
+}
+
+// queue queues a run of one call, and follows it to its end.
+func (h *httpClient) queue(i *intent) ending {
+	plan := fmt.Sprintf("name: outside\nsteps:\n  - {tool: http.request, args: {method: POST, url: %q}}\n", h.f.world+i.path)
+	body, err := json.Marshal(map[string]any{"plan": plan, "queue": map[string]any{}})
+	if err != nil {
+		i.note("client", "%v", err)
+		return refused
+	}
+	r := h.pursue(i, "POST", "/v1/runs", string(body), i.path)
+	id := r.made("run_id")
+	if id == "" {
+		return endingOf(r)
+	}
+	for h.ctx.Err() == nil {
+		switch h.pursue(i, "GET", "/v1/queue/"+id, "", "").field("status") {
+		case "completed":
+			return completed
+		case "waiting", "scheduled", "running", "":
+		case "interrupted":
+			return unknown
+		default:
+			return refused
+		}
+		h.pause(50*time.Millisecond, 100*time.Millisecond)
+	}
+	return unknown
+}
+
+// turn sends a message to a new session whose agent makes one call, and follows the turn to its end.
+func (h *httpClient) turn(i *intent) ending {
+	script := fmt.Sprintf("- tool_calls: [{name: act, args: {url: %q}}]\n- {text: Done., repeat: true}\n", h.f.world+i.path)
+	name := strings.ReplaceAll(strings.Trim(i.path, "/"), "/", "-") + ".yaml"
+	if err := os.WriteFile(filepath.Join(h.f.dir, "work", name), []byte(script), 0o600); err != nil {
+		i.note("client", "%v", err)
+		return refused
+	}
+	r := h.pursue(i, "POST", "/v1/agents", fmt.Sprintf(`{"name":"Outside","model":"scripted:%s","capabilities":["world"]}`, name), i.path+"agent")
+	agent := r.made("id")
+	if agent != "" {
+		r = h.pursue(i, "POST", "/v1/sessions", fmt.Sprintf(`{"agent_id":%q}`, agent), i.path+"session")
+	}
+	session := r.made("id")
+	if agent == "" || session == "" {
+		return endingOf(r)
+	}
+	r = h.pursue(i, "POST", "/v1/sessions/"+session+"/messages", `{"content":"go"}`, i.path+"message")
+	if r.status >= 300 && r.field("code") != fault.Conflict.Error() {
+		return endingOf(r)
+	}
+	for h.ctx.Err() == nil {
+		s := h.pursue(i, "GET", "/v1/sessions/"+session, "", "")
+		if status := s.field("status"); status == "idle" || status == "cancelled" || status == "ended" || s.status == http.StatusNotFound {
+			return h.resultOf(i, session)
+		}
+		h.pause(50*time.Millisecond, 100*time.Millisecond)
+	}
+	return unknown
+}
+
+// resultOf is what the result of a session's only call says.
+func (h *httpClient) resultOf(i *intent, session string) ending {
+	items, _ := h.pursue(i, "GET", "/v1/sessions/"+session+"/messages?limit=100", "", "").body["items"].([]any)
+	for _, item := range items {
+		m, _ := item.(map[string]any)
+		text, _ := m["content"].(string)
+		switch {
+		case m["role"] != "tool":
+		case strings.Contains(text, `"content":"done"`):
+			return completed
+		case mayHaveHappened(text):
+			return unknown
+		}
+	}
+	return refused
+}
+
+// answers is a person's client: it approves the questions of outside clients, each after it has waited
+// for up to two seconds, until it is told that the answer counts.
+func (c *crowd) answers() {
+	h := c.httpClient()
+	seen := map[string]time.Time{}
+	c.clients.Go(func() {
+		for c.ctx.Err() == nil && !(c.isClosing() && c.noneOpen(asking)) {
+			own := &intent{}
+			items, _ := h.pursue(own, "GET", "/v1/approvals?limit=100", "", "").body["items"].([]any)
+			for _, item := range items {
+				q, _ := item.(map[string]any)
+				i, id := c.asks(q), fmt.Sprint(q["id"])
+				if i == nil {
+					continue
+				}
+				if seen[id].IsZero() {
+					seen[id] = time.Now().Add(rand.N(2 * time.Second))
+				}
+				if time.Now().Before(seen[id]) {
+					continue
+				}
+				if r := h.pursue(i, "POST", "/v1/approvals/"+id+"/approve", "{}", id); r.status < 300 && r.status > 0 {
+					i.mu.Lock()
+					i.answered = time.Now()
+					i.mu.Unlock()
+				}
+			}
+			c.pause(100*time.Millisecond, 200*time.Millisecond)
+		}
+	})
+}
+
+// asking is the kind of intents that need an approval.
+const asking = "question"
+
+// asks finds the intent of a question; nil: it is not of an outside client.
+func (c *crowd) asks(question map[string]any) *intent {
+	asks, _ := question["asks"].(map[string]any)
+	args, _ := asks["args"].(map[string]any)
+	url, _ := args["url"].(string)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range c.intents {
+		if i.kind == asking && url == c.f.world+i.path {
+			return i
+		}
+	}
+	return nil
+}
+
+// noneOpen reports whether all intents of a kind have ended.
+func (c *crowd) noneOpen(kind string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range c.intents {
+		i.mu.Lock()
+		open := i.kind == kind && i.ended.IsZero()
+		i.mu.Unlock()
+		if open {
+			return false
+		}
+	}
+	return true
+}
