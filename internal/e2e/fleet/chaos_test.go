@@ -24,6 +24,7 @@ type chaos struct {
 
 	rnd   *rand.Rand
 	long  bool
+	scene bool               // of one fault and one client
 	disk  *postgrestest.Disk // nil: the server has none of its own
 	nodes []*node
 	wires []*wire // from each node to the server
@@ -208,9 +209,6 @@ func (c *chaos) put(f faultOf) {
 	}
 	f.do(c)
 	c.answer()
-	if c.long {
-		c.offer() // while others find out what happened
-	}
 	c.mend()
 	if c.crowd != nil {
 		c.crowd.mended(c.away)

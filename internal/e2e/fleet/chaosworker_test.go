@@ -48,14 +48,16 @@ func carryOut(ctx context.Context, dir string) error {
 func (c *chaos) newPolicy() {
 	c.Helper()
 	where := "where: remote\n"
-	if c.db == nil {
+	if c.link == nil {
 		where = ""
 	}
 	text := "version: 1\nname: chaos\napi: {allow: [\"*\"]}\nmodels: {allow: [\"*\"]}\nnetwork: {allow: [\"" + c.world + "\"], ask: [\"" + c.world + "/ask/**\"]}\n" +
 		"files: {read: {allow: [\"**\"]}}\ncommands: {allow: [\"curl **\"]}\n" + where +
 		"delegate: {actions: [api, files.read, network, commands, models, tools], to: [\"*\"], depth: 8}\n"
-	if err := os.WriteFile(filepath.Join(c.dir, "policy.yaml"), []byte(text), 0o600); err != nil {
-		c.Fatal(err)
+	for name, text := range map[string]string{"policy.yaml": text, "hook.yaml": strings.Replace(text, "where: remote\n", "", 1)} { // a hook holds no writes
+		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
+			c.Fatal(err)
+		}
 	}
 }
 

@@ -30,6 +30,12 @@ func (c *chaos) upgrade() {
 func (c *chaos) endInEffect(which string) {
 	c.Helper()
 	c.slowEffect()
+	c.endBackends(which)
+}
+
+// endBackends ends connections of the nodes, chosen by the end of a query.
+func (c *chaos) endBackends(which string) {
+	c.Helper()
 	c.db.Exec(c, "public", "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE application_name = 'remit' "+which+") s")
 }
 
@@ -78,10 +84,7 @@ func (c *chaos) lockMembers() {
 	c.Helper()
 	c.await(1)
 	began := time.Now()
-	schema := schemaIn(c.T, c.db.Made(c.dir))
-	if err := execute(c.db.Made(c.dir), "BEGIN; LOCK TABLE "+schema+".members IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3); COMMIT"); err != nil {
-		c.Error(err)
-	}
+	c.holdMembers()
 	c.away = time.Since(began)
 }
 

@@ -40,10 +40,11 @@ const maxStory = 12
 func (i *intent) note(at, format string, args ...any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	line := time.Now().Format("15:04:05.000") + " " + at + ": " + clip(fmt.Sprintf(format, args...), 240)
-	if n := len(i.story); n > 0 && i.story[n-1][13:] == line[13:] {
+	text := clip(fmt.Sprintf(format, args...), 300)
+	if n := len(i.story); n > 0 && strings.HasSuffix(i.story[n-1], ": "+text) {
 		return // the same answer again
 	}
+	line := time.Now().Format("15:04:05.000") + " " + at + ": " + text
 	if len(i.story) == maxStory {
 		i.story = append(i.story[:maxStory/2], i.story[maxStory/2+1:]...)
 	}
@@ -55,6 +56,13 @@ func clip(s string, most int) string {
 		return s[:most] + "…"
 	}
 	return s
+}
+
+// reopen marks the last intent of a client that could not go on.
+func (i *intent) reopen() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ended, i.end = time.Time{}, ""
 }
 
 func (i *intent) close(e ending) {
@@ -74,6 +82,7 @@ type crowd struct {
 	ctx     context.Context // ends when the clients give up
 	giveUp  context.CancelFunc
 	clients sync.WaitGroup
+	others  sync.WaitGroup // those who work until all clients have ended
 
 	mu      sync.Mutex
 	number  int
@@ -96,6 +105,7 @@ func newCrowd(f *fleet, ways []way) *crowd {
 	f.Cleanup(func() {
 		c.giveUp()
 		c.clients.Wait()
+		c.others.Wait()
 	})
 	return c
 }
@@ -139,12 +149,10 @@ func (c *crowd) finish(i *intent, e ending) {
 	}
 }
 
-// keep runs a client that makes one intent after the other. At the end it makes calls until one is
-// completed: a client that can make none is stuck.
+// keep runs a client that makes one intent after the other, and goes on after the last fault.
 func (c *crowd) keep(kind, prefix string, each func(*intent) ending) {
 	c.clients.Go(func() {
-		for n := 0; c.ctx.Err() == nil; n++ {
-			last := c.isClosing()
+		for n := 0; !c.isClosing(); n++ {
 			at := prefix
 			if n%4 == 3 {
 				at += slow
@@ -155,12 +163,28 @@ func (c *crowd) keep(kind, prefix string, each func(*intent) ending) {
 				return // it stays open: stuck
 			}
 			c.finish(i, e)
-			if last && e == completed {
-				return
-			}
 			c.pause(20*time.Millisecond, 150*time.Millisecond)
 		}
+		c.goOn(kind, prefix, each)
 	})
+}
+
+// goOn makes calls until one is completed. A client that can make none is stuck.
+func (c *crowd) goOn(kind, prefix string, each func(*intent) ending) {
+	for {
+		i := c.want(kind, prefix)
+		e := each(i)
+		if c.ctx.Err() != nil && e != completed {
+			return // it stays open
+		}
+		if c.finish(i, e); e == completed {
+			return
+		}
+		if c.pause(50*time.Millisecond, 100*time.Millisecond); c.ctx.Err() != nil {
+			i.reopen()
+			return
+		}
+	}
 }
 
 func (c *crowd) pause(least, most time.Duration) {
@@ -196,6 +220,7 @@ func (c *crowd) stop(patience time.Duration) {
 	defer end.Stop()
 	c.clients.Wait()
 	c.giveUp()
+	c.others.Wait()
 }
 
 // hosted sends requests to the public name of the nodes, under a token.

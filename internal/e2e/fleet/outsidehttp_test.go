@@ -2,10 +2,13 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +39,31 @@ func (r reply) field(name string) string {
 	return s
 }
 
+// failure is what a reader needs of an error of the network, without addresses that differ each time.
+func failure(err error) string {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		return u.Err.Error()
+	}
+	return err.Error()
+}
+
+// brief is what a reader needs of an answer.
+func (r reply) brief() string {
+	out := fmt.Sprint(r.status)
+	for _, name := range []string{"code", "status", "id", "run_id", "detail"} {
+		if v := r.field(name); v != "" {
+			out += " " + name + " " + v
+		}
+	}
+	if r.body == nil {
+		out += " " + r.text
+	}
+	return out
+}
+
 // once makes one request.
 func (h *httpClient) once(i *intent, method, path, body, key string) (reply, bool) {
 	to := h.to()
@@ -59,10 +87,10 @@ func (h *httpClient) once(i *intent, method, path, body, key string) (reply, boo
 		_ = json.Unmarshal(b, &out.body) // HAProxy answers with a page
 	}
 	if err != nil {
-		i.note(to.name, "%s %s: %v", method, path, err)
+		i.note(to.name, "%s %s: %s", method, path, failure(err))
 		return reply{}, false
 	}
-	i.note(to.name, "%s %s: %d %s", method, path, out.status, out.text)
+	i.note(to.name, "%s %s: %s", method, path, out.brief())
 	return out, out.status < http.StatusInternalServerError && out.status != http.StatusTooManyRequests
 }
 
@@ -130,7 +158,7 @@ func (h *httpClient) queue(i *intent) ending {
 		case "completed":
 			return completed
 		case "waiting", "scheduled", "running", "":
-		case "interrupted":
+		case "interrupted", "cancelled": // a node that ends cancels what it runs
 			return unknown
 		default:
 			return refused
@@ -163,7 +191,9 @@ func (h *httpClient) turn(i *intent) ending {
 	}
 	for h.ctx.Err() == nil {
 		s := h.pursue(i, "GET", "/v1/sessions/"+session, "", "")
-		if status := s.field("status"); status == "idle" || status == "cancelled" || status == "ended" || s.status == http.StatusNotFound {
+		switch s.field("status") {
+		case "", "working", "waiting", "paused": // a node continues it
+		default:
 			return h.resultOf(i, session)
 		}
 		h.pause(50*time.Millisecond, 100*time.Millisecond)
@@ -177,6 +207,9 @@ func (h *httpClient) resultOf(i *intent, session string) ending {
 	for _, item := range items {
 		m, _ := item.(map[string]any)
 		text, _ := m["content"].(string)
+		if m["role"] == "tool" {
+			i.note("session", "result of the call: %s", text)
+		}
 		switch {
 		case m["role"] != "tool":
 		case strings.Contains(text, `"content":"done"`):
@@ -193,8 +226,8 @@ func (h *httpClient) resultOf(i *intent, session string) ending {
 func (c *crowd) answers() {
 	h := c.httpClient()
 	seen := map[string]time.Time{}
-	c.clients.Go(func() {
-		for c.ctx.Err() == nil && !(c.isClosing() && c.noneOpen(asking)) {
+	c.others.Go(func() {
+		for c.ctx.Err() == nil {
 			own := &intent{}
 			items, _ := h.pursue(own, "GET", "/v1/approvals?limit=100", "", "").body["items"].([]any)
 			for _, item := range items {
@@ -227,28 +260,13 @@ const asking = "question"
 func (c *crowd) asks(question map[string]any) *intent {
 	asks, _ := question["asks"].(map[string]any)
 	args, _ := asks["args"].(map[string]any)
-	url, _ := args["url"].(string)
+	at, _ := args["url"].(string)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, i := range c.intents {
-		if i.kind == asking && url == c.f.world+i.path {
+		if i.kind == asking && at == c.f.world+i.path {
 			return i
 		}
 	}
 	return nil
-}
-
-// noneOpen reports whether all intents of a kind have ended.
-func (c *crowd) noneOpen(kind string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, i := range c.intents {
-		i.mu.Lock()
-		open := i.kind == kind && i.ended.IsZero()
-		i.mu.Unlock()
-		if open {
-			return false
-		}
-	}
-	return true
 }

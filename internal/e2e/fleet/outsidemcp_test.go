@@ -53,7 +53,7 @@ func (m *mcpUser) leave() {
 func (m *mcpUser) call(i *intent) ending {
 	if m.cs == nil {
 		if err := m.connect(); err != nil {
-			i.note(m.to.name, "initialize: %v", err)
+			i.note(m.to.name, "initialize: %s", failure(err))
 			return refused
 		}
 	}
@@ -62,7 +62,7 @@ func (m *mcpUser) call(i *intent) ending {
 	id := m.cs.ID()
 	res, err := m.cs.CallTool(ctx, &mcp.CallToolParams{Name: "http_request", Arguments: map[string]any{"method": "POST", "url": m.f.world + i.path}})
 	if err != nil {
-		i.note(m.to.name, "tools/call in session %s: %v", id, err)
+		i.note(m.to.name, "tools/call in session %s: %s", id, failure(err))
 		if errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, mcp.ErrConnectionClosed) {
 			m.mu.Lock()
 			m.lost = append(m.lost, fmt.Sprintf("%s %s at %s: %v", time.Now().Format("15:04:05.000"), id, m.to.name, err))
@@ -111,7 +111,7 @@ func (h *hookUser) hook(i *intent, event string, more map[string]any) (decision 
 	if err != nil {
 		return err.Error(), false
 	}
-	cmd := exec.CommandContext(h.ctx, os.Args[0], "hook", "generic", "-w", filepath.Join(h.f.dir, "work"), "-p", filepath.Join(h.f.dir, "policy.yaml"))
+	cmd := exec.CommandContext(h.ctx, os.Args[0], "hook", "generic", "-w", filepath.Join(h.f.dir, "work"), "-p", filepath.Join(h.f.dir, "hook.yaml"))
 	cmd.Env = append(os.Environ(), h.env...)
 	cmd.Stdin = bytes.NewReader(b)
 	var out, errs bytes.Buffer
@@ -216,7 +216,7 @@ func (v *viewer) page(i *intent) bool {
 	v.dress(r)
 	res, err := v.browser.Do(r)
 	if err != nil {
-		i.note(to.name, "GET /ui/runs: %v", err)
+		i.note(to.name, "GET /ui/runs: %s", failure(err))
 		return false
 	}
 	_ = res.Body.Close()
@@ -257,6 +257,6 @@ func (c *crowd) viewer(p *person) {
 	for _, cookie := range p.cookies {
 		v.cookies = append(v.cookies, cookie)
 	}
-	c.clients.Go(v.follow)
+	c.others.Go(v.follow)
 	c.keep("browser", outside, v.look)
 }

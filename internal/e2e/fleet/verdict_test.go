@@ -20,7 +20,7 @@ type recorded struct {
 type row struct {
 	fault                       string
 	times, doubled, lost, stuck int
-	gap, away                   time.Duration // the longest gap of any time, and how much of it was made on purpose
+	gap, away                   time.Duration // the gap that was longest beside what was made on purpose, and that
 }
 
 // over is how much a gap exceeds what the fault makes on purpose.
@@ -144,7 +144,7 @@ func (c *crowd) measure(at func(*putFault) *row) {
 				last = t
 				continue
 			}
-			if gap := t.Sub(last); last.Before(end) && gap-f.away > r.over() {
+			if gap := t.Sub(last); last.Before(end) && (r.gap == 0 || gap-f.away > r.over()) {
 				r.gap, r.away = gap, f.away
 			}
 			last = t
