@@ -192,7 +192,12 @@ func (h *httpClient) turn(i *intent) ending {
 	for h.ctx.Err() == nil {
 		s := h.pursue(i, "GET", "/v1/sessions/"+session, "", "")
 		switch s.field("status") {
-		case "", "working", "waiting", "paused": // a node continues it
+		case "paused":
+			if h.f.db == nil { // nobody else continues it; with several nodes one does
+				h.pause(time.Second, 2*time.Second)
+				h.pursue(i, "POST", "/v1/sessions/"+session+"/resume", "", "")
+			}
+		case "", "working", "waiting":
 		default:
 			return h.resultOf(i, session)
 		}

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -153,110 +152,4 @@ func (c *crowd) hookUser(db string) {
 		env: []string{"REMIT_TEST_CLI=1", "REMIT_HOME=" + filepath.Join(c.f.dir, "home"), "REMIT_DB=" + db, "HOME=" + c.f.dir, "USER=ann"}}
 	c.mu.Unlock()
 	c.keep("hook", outside, h.act)
-}
-
-// viewer is a browser with a page of the web UI: it follows the event stream and reads pages.
-type viewer struct {
-	*httpClient
-	browser *http.Client
-	cookies []*http.Cookie
-	news    chan struct{} // something was told by the stream
-}
-
-// follow reads the event stream, and connects again with the last event that it got.
-func (v *viewer) follow() {
-	web := v.connections("")
-	web.Timeout = 0
-	last := ""
-	for v.ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(v.ctx, http.MethodGet, v.pick().url+"/ui/events", http.NoBody)
-		if err != nil {
-			return
-		}
-		v.dress(r)
-		if last != "" {
-			r.Header.Set("Last-Event-ID", last)
-		}
-		res, err := web.Do(r)
-		if err == nil && res.StatusCode == http.StatusOK {
-			for in := bufio.NewScanner(res.Body); in.Scan(); {
-				if id, ok := strings.CutPrefix(in.Text(), "id: "); ok {
-					last = id
-				}
-				if strings.HasPrefix(in.Text(), "data:") {
-					select {
-					case v.news <- struct{}{}:
-					default:
-					}
-				}
-			}
-		}
-		if err == nil {
-			_ = res.Body.Close()
-		}
-		v.pause(100*time.Millisecond, 500*time.Millisecond) // as EventSource does
-	}
-}
-
-// dress makes a request one of the signed-in browser.
-func (v *viewer) dress(r *http.Request) {
-	r.Header.Set("Origin", public)
-	for _, c := range v.cookies {
-		r.AddCookie(c)
-	}
-}
-
-// page reads the list of runs.
-func (v *viewer) page(i *intent) bool {
-	to := v.pick()
-	r, err := http.NewRequestWithContext(v.ctx, http.MethodGet, to.url+"/ui/runs", http.NoBody)
-	if err != nil {
-		return false
-	}
-	v.dress(r)
-	res, err := v.browser.Do(r)
-	if err != nil {
-		i.note(to.name, "GET /ui/runs: %s", failure(err))
-		return false
-	}
-	_ = res.Body.Close()
-	i.note(to.name, "GET /ui/runs: %d", res.StatusCode)
-	return res.StatusCode == http.StatusOK
-}
-
-// look is an intent of a browser: what a client does must be told by the stream, and a page be there.
-func (v *viewer) look(i *intent) ending {
-	for {
-		select {
-		case <-v.news: // of before
-			continue
-		default:
-		}
-		break
-	}
-	if e := v.invoke(i); e != completed {
-		return e
-	}
-	select {
-	case <-v.news:
-	case <-v.ctx.Done():
-		return unknown
-	case <-time.After(callWithin):
-		i.note("browser", "the stream told of nothing within %s", callWithin)
-		return unknown
-	}
-	if !v.page(i) {
-		return unknown
-	}
-	return completed
-}
-
-// viewer adds a browser that is signed in.
-func (c *crowd) viewer(p *person) {
-	v := &viewer{httpClient: c.httpClient(), browser: c.connections(""), news: make(chan struct{}, 1)}
-	for _, cookie := range p.cookies {
-		v.cookies = append(v.cookies, cookie)
-	}
-	c.others.Go(v.follow)
-	c.keep("browser", outside, v.look)
 }

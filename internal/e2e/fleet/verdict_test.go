@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -71,9 +72,29 @@ func (c *crowd) judge(record map[string]recorded) {
 		c.judgeIntent(i, record[i.path], at)
 	}
 	c.measure(at)
-	c.f.Logf("what outside clients were told: %v", counts)
+	c.f.Logf("what outside clients were told: %v%s", counts, c.refusals())
 	c.table(rows)
 }
+
+// refusals lists the answers by which calls ended as refused, and how often each came. No policy refuses
+// these calls, so each of these answers is about a fault.
+func (c *crowd) refusals() string {
+	times := map[string]int{}
+	for _, i := range c.intents {
+		if n := len(i.story); i.end == refused && n > 0 {
+			_, text, _ := strings.Cut(i.story[n-1], ": ")
+			times[i.kind+": "+ids.ReplaceAllString(text, "…")]++
+		}
+	}
+	var b strings.Builder
+	for _, text := range slices.Sorted(maps.Keys(times)) {
+		fmt.Fprintf(&b, "\n  refused %d × %s", times[text], text)
+	}
+	return b.String()
+}
+
+// ids are parts of a text that differ each time.
+var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]{4}-[0-9T:.Z-]{16,}|[A-Z2-7]{26}|/tmp/[^ "]*`)
 
 // judgeIntent counts what went wrong with one intent under the fault that was put last before it.
 func (c *crowd) judgeIntent(i *intent, r recorded, at func(*putFault) *row) {
