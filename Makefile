@@ -124,11 +124,12 @@ soak: test-deps cross build ## the long way: race detector, full crash, tamper a
 	cd packaging && REMIT_SOAK=1 $(GO) test -timeout $(SOAK_TIMEOUT) ./...
 	bash .ci/fuzz $(FUZZTIME)
 
-# CHAOS is how long; CHAOS_SEED repeats the faults of a run, which prints its seed.
+# CHAOS is how long; CHAOS_SEED repeats the faults of a run, which prints its seed. CHAOS_ONLY puts the
+# faults whose names have this text. CHAOS_POOL=none leaves PgBouncer out, transaction sets its mode.
 CHAOS ?= 5m
-soak-fleet: ## two nodes and a worker while random faults happen to them and to PostgreSQL, for CHAOS=5m
-	@sh .ci/apt postgresql
-	REMIT_CHAOS=$(CHAOS) REMIT_CHAOS_SEED=$(CHAOS_SEED) $(GO) test -count=1 -timeout $(SOAK_TIMEOUT) -run '^TestChaos$$' -v ./internal/e2e/fleet
+soak-fleet: ## clients at two nodes, and at one with a file, while random faults happen around them, for CHAOS=5m
+	@sh .ci/apt postgresql pgbouncer haproxy
+	REMIT_CHAOS=$(CHAOS) REMIT_CHAOS_SEED=$(CHAOS_SEED) REMIT_CHAOS_ONLY='$(CHAOS_ONLY)' REMIT_CHAOS_POOL=$(CHAOS_POOL) $(GO) test -count=1 -timeout $(SOAK_TIMEOUT) -run '^TestChaos(SQLite)?$$' -v ./internal/e2e/fleet
 
 cross: ## build and vet for the other platforms
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit

@@ -54,7 +54,7 @@ func TestChaos(t *testing.T) {
 	database.Schema(t, "chaos") // skips the test without PostgreSQL
 	long, rnd := chance(t)
 	c := newChaos(t, rnd, long > 0)
-	c.putAll(long)
+	c.putAll(long, long >= bothFrom)
 	if long > 0 && c.asks("failover") {
 		c.failover()
 	}
@@ -70,7 +70,7 @@ func TestChaosSQLite(t *testing.T) {
 	c := &chaos{rnd: rnd, long: true, work: newWork(), urls: []string{""}}
 	c.fleet = newFleetOn(t, nil, "- {text: Done.}\n")
 	c.begin()
-	c.putAll(long)
+	c.putAll(long/4, long >= bothFrom) // it has few kinds of faults
 	c.settled()
 }
 
@@ -99,8 +99,11 @@ func (c *chaos) asks(name string) bool {
 	return strings.Contains(name, os.Getenv("REMIT_CHAOS_ONLY"))
 }
 
+// bothFrom is how long a test takes at least that puts each fault twice.
+const bothFrom = 5 * time.Minute
+
 // putAll puts faults for a time, in rounds of all of them, or a few ones.
-func (c *chaos) putAll(long time.Duration) {
+func (c *chaos) putAll(long time.Duration, twice bool) {
 	c.Helper()
 	var all []faultOf
 	for _, f := range faults {
@@ -115,7 +118,6 @@ func (c *chaos) putAll(long time.Duration) {
 		}
 		return
 	}
-	twice := long >= 5*time.Minute
 	for round, end := 0, time.Now().Add(long); len(all) > 0 && (time.Now().Before(end) || twice && round < 2); round++ {
 		for _, i := range c.rnd.Perm(len(all)) {
 			if time.Now().Before(end) || twice && round < 2 {
@@ -245,13 +247,21 @@ func (c *chaos) mend() {
 	}
 }
 
+// present is the URL of the server that is in place; "": the file of the home.
+func (c *chaos) present() string {
+	if c.db == nil {
+		return ""
+	}
+	return shadowed(c.db.Made(c.dir))
+}
+
 // open opens the ledger beside the nodes.
 func (c *chaos) open(readOnly bool) (store.Backend, error) {
 	home := filepath.Join(c.dir, "home")
 	if c.db == nil {
 		return sqlite.Open(context.Background(), sqlite.Options{Home: home, ReadOnly: readOnly})
 	}
-	return postgres.Open(context.Background(), postgres.Options{Home: home, URL: shadowed(c.db.Made(c.dir)), ReadOnly: readOnly})
+	return postgres.Open(context.Background(), postgres.Options{Home: home, URL: c.present(), ReadOnly: readOnly})
 }
 
 // handOut takes a checkpoint, as an auditor keeps it, and looks at the limits of queued runs.

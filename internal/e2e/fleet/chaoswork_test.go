@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -258,6 +259,13 @@ func (c *chaos) holds() {
 		c.Fatal(err)
 	}
 	defer func() { _ = s.Close() }() // its last checkpoint is not needed
+	if c.crowd != nil {
+		verify := exec.Command(os.Args[0], "verify")
+		verify.Env = append(os.Environ(), "REMIT_TEST_CLI=1", "REMIT_HOME="+filepath.Join(c.dir, "home"), "REMIT_DB="+c.present(), "HOME="+c.dir, "USER=ann")
+		if out, err := verify.CombinedOutput(); err != nil {
+			c.Errorf("remit verify: %v\n%s", err, out)
+		}
+	}
 	if _, err := s.Recover(c.Context()); err != nil {
 		c.Error(err)
 	}

@@ -123,7 +123,7 @@ func endingOf(r reply) ending {
 	switch {
 	case r.status == http.StatusOK && r.field("status") == "completed":
 		return completed
-	case r.field("code") == fault.Conflict.Error(), mayHaveHappened(r.text):
+	case r.field("code") == fault.Conflict.Error(), mayHaveHappened(r.text), r.field("status") == "cancelled", r.field("status") == "timeout":
 		return unknown
 	}
 	return refused

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
 )
 
@@ -22,10 +24,11 @@ type scene struct {
 	set   func(*chaos)  // before the nodes begin
 	do    func(*chaos)  // the effect of the client has begun, and ends after it
 	after func(*chaos)  // the effect has ended
+	each  bool          // instead: one connection ends before each call of the client
 }
 
 var scenes = []scene{
-	{name: "the server ends one connection", nodes: 1, do: func(c *chaos) { c.endBackends("ORDER BY random() LIMIT 1") }},
+	{name: "the server ends each connection in turn", nodes: 1, each: true},
 	{name: "the server ends all connections", nodes: 1, do: func(c *chaos) { c.endBackends("") }},
 	{name: "the server ends all connections of two nodes", nodes: 2, do: func(c *chaos) { c.endBackends("") }},
 	{name: "the server is restarted", nodes: 2, do: func(c *chaos) { c.stopServer("fast") }, after: (*chaos).startServer},
@@ -120,6 +123,11 @@ func (s scene) play(t *testing.T, a actor) {
 	c := s.newScene(t)
 	do := a.begin(c)
 	c.warm(a, do)
+	if s.each {
+		c.endEach(a, do)
+		c.close()
+		return
+	}
 	i := c.crowd.want(a.kind, a.prefix)
 	release := c.hold(i.path)
 	told := make(chan ending, 1)
@@ -143,11 +151,56 @@ func (s scene) play(t *testing.T, a actor) {
 		c.crowd.finish(i, e)
 		c.crowd.goOn(a.kind, a.prefix, do)
 	}
+	c.close()
+}
+
+// endEach ends one connection of the node after the other. After each the client can go on.
+func (c *chaos) endEach(a actor, do func(*intent) ending) {
+	c.Helper()
+	if a.kind == asking {
+		c.crowd.answers()
+	}
+	ctx := c.Context()
+	conn, err := pgx.Connect(ctx, c.db.Made(c.dir))
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }() // it has changed nothing
+	rows, err := conn.Query(ctx, "SELECT pid, query FROM pg_stat_activity WHERE application_name = 'remit' ORDER BY backend_start")
+	if err != nil {
+		c.Fatal(err)
+	}
+	type backend struct {
+		PID   int
+		Query string
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[backend])
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, b := range all {
+		if c.crowd.ctx.Err() != nil {
+			return // the client was stuck
+		}
+		c.crowd.begins("the server ends the connection of: " + clip(strings.ReplaceAll(b.Query, "|", "/"), 60))
+		if _, err := conn.Exec(ctx, "SELECT pg_terminate_backend($1)", b.PID); err != nil {
+			c.Fatal(err)
+		}
+		c.crowd.mended(0)
+		giveUp := time.AfterFunc(patience, c.crowd.giveUp)
+		c.crowd.goOn(a.kind, a.prefix, do)
+		giveUp.Stop()
+	}
+}
+
+// close ends the clients and the nodes of a scene, and gives the verdict.
+func (c *chaos) close() {
+	c.Helper()
 	c.crowd.stop(patience)
 	for _, u := range c.users {
 		u.leave()
 		if len(u.lost) > 0 && c.db != nil {
-			t.Errorf("the MCP session did not go on:\n%s", strings.Join(u.lost, "\n"))
+			c.Errorf("the MCP session did not go on:\n%s", strings.Join(u.lost, "\n"))
 		}
 	}
 	for _, n := range c.nodes {

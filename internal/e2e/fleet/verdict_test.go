@@ -21,6 +21,7 @@ type recorded struct {
 type row struct {
 	fault                       string
 	times, doubled, lost, stuck int
+	failed                      int           // intents that ended without an effect, as their clients were told
 	gap, away                   time.Duration // the gap that was longest beside what was made on purpose, and that
 }
 
@@ -115,12 +116,15 @@ func (c *crowd) judgeIntent(i *intent, r recorded, at func(*putFault) *row) {
 	case i.ended.IsZero():
 		wrong, when = "STUCK", c.lastFault().began.Add(1)
 		at(c.faultAt(when)).stuck++
-	case i.kind == asking && len(happened) == 0 && !r.unknown && i.end != unknown:
+	case i.kind == asking && len(happened) == 0 && !r.unknown && i.end != unknown: // nobody refuses questions
 		wrong, when = "LOST: its question ended without an answer", i.ended
 		if !i.answered.IsZero() {
 			wrong, when = "LOST: its question was answered", i.answered
 		}
 		at(c.faultAt(when)).lost++
+	}
+	if wrong == "" && i.end == refused {
+		at(c.faultAt(i.ended)).failed++
 	}
 	if wrong != "" {
 		c.f.Errorf("%s", c.story(i, r, happened, wrong, when))
@@ -177,13 +181,13 @@ func (c *crowd) measure(at func(*putFault) *row) {
 func (c *crowd) table(rows map[string]*row) {
 	c.f.Helper()
 	var b strings.Builder
-	b.WriteString("\n| fault | times | doubled | lost | stuck | longest gap | of it on purpose |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\n| fault | times | doubled | lost | stuck | failed, and said so | longest gap | of it on purpose |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range slices.SortedFunc(maps.Values(rows), func(a, b *row) int { return cmp.Compare(a.fault, b.fault) }) {
 		mark := ""
 		if r.over() > gapPromised {
 			mark = " (over " + gapPromised.String() + ")"
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %.1f s%s | %.1f s |\n", r.fault, r.times, r.doubled, r.lost, r.stuck, r.gap.Seconds(), mark, r.away.Seconds())
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %.1f s%s | %.1f s |\n", r.fault, r.times, r.doubled, r.lost, r.stuck, r.failed, r.gap.Seconds(), mark, r.away.Seconds())
 		if r.over() > gapFails {
 			c.f.Errorf("%s: no call succeeded for %s, %s of it on purpose", r.fault, r.gap, r.away)
 		}
