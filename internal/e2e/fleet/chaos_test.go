@@ -22,24 +22,25 @@ import (
 type chaos struct {
 	*fleet
 
-	rnd   *rand.Rand
-	long  bool
-	scene bool               // of one fault and one client
-	disk  *postgrestest.Disk // nil: the server has none of its own
-	nodes []*node
-	wires []*wire // from each node to the server
-	doors []*wire // from clients to each node
-	urls  []string
-	pool  *daemon // PgBouncer between the second node and its wire; nil: none
-	far   *node   // the worker, and the wire to the first node
-	link  *wire
-	work  work
-	crowd *crowd        // nil: no clients outside
-	users []*mcpUser    // of the crowd
-	away  time.Duration // in which the present fault leaves no node able to work
-	notes [][]byte      // the checkpoints that were handed out
-	count int           // effects to come until effect is closed; guarded by mu
-	came  chan struct{} // closed at that effect
+	rnd    *rand.Rand
+	long   bool
+	scene  bool               // of one fault and one client
+	disk   *postgrestest.Disk // nil: the server has none of its own
+	nodes  []*node
+	wires  []*wire // from each node to the server
+	doors  []*wire // from clients to each node
+	urls   []string
+	clocks []string // of each node: seconds that its time of day differs
+	pool   *daemon  // PgBouncer between the second node and its wire; nil: none
+	far    *node    // the worker, and the wire to the first node
+	link   *wire
+	work   work
+	crowd  *crowd        // nil: no clients outside
+	users  []*mcpUser    // of the crowd
+	away   time.Duration // in which the present fault leaves no node able to work
+	notes  [][]byte      // the checkpoints that were handed out
+	count  int           // effects to come until effect is closed; guarded by mu
+	came   chan struct{} // closed at that effect
 }
 
 // TestChaos puts random faults to two nodes at work, and to what lies between them, their clients and
@@ -108,7 +109,7 @@ func (c *chaos) putAll(long time.Duration, twice bool) {
 	var all []faultOf
 	for _, f := range faults {
 		with := f.db && c.db != nil || f.file && c.db == nil
-		if with && (c.disk != nil || f.name != "the server's disk is full") && c.asks(f.name) && (c.long || f.short) {
+		if with && (c.disk != nil || f.name != diskFull) && (clockMoves() || f.name != nodeClock) && c.asks(f.name) && (c.long || f.short) {
 			all = append(all, f)
 		}
 	}
@@ -167,7 +168,7 @@ func (c *chaos) usePool(mode string) {
 		return
 	}
 	schema := schemaIn(c.T, c.db.Made(c.dir))
-	c.db.Exec(c, "public", "CREATE ROLE "+poolUser(schema)+" SUPERUSER LOGIN; ALTER ROLE "+poolUser(schema)+" SET search_path = "+schema+", pg_catalog")
+	c.db.Exec(c, "public", "CREATE ROLE "+poolUser(schema)+" SUPERUSER LOGIN; ALTER ROLE "+poolUser(schema)+" SET search_path = "+schema+", "+clockSchema(schema)+", pg_catalog")
 	pool, socket := newPool(c.T, cmp.Or(mode, "session"), filepath.Dir(c.wires[1].addr), schema)
 	if pool != nil {
 		c.pool, c.urls[1] = pool, shadowed(c.db.Via(socket, c.dir))
@@ -190,7 +191,9 @@ func (c *chaos) begin() {
 	if c.long {
 		p = c.newPerson()
 	}
-	c.nodes = make([]*node, len(c.urls))
+	if c.nodes = make([]*node, len(c.urls)); c.clocks == nil {
+		c.clocks = make([]string, len(c.urls))
+	}
 	for range c.urls {
 		c.doors = append(c.doors, wireAt(c.T, "tcp", "127.0.0.1:0", ""))
 	}
@@ -230,6 +233,7 @@ func (c *chaos) mend() {
 			if n != nil && n.last != "" && !n.killed {
 				c.Logf("node %d had ended: %s", i, n.last)
 			}
+			c.fleet.clock = c.clocks[i]
 			c.nodes[i] = c.launch(c.urls[i])
 			if c.nodes[i].url == "" {
 				<-c.nodes[i].over

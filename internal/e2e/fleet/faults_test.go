@@ -14,6 +14,12 @@ type faultOf struct {
 	do    func(*chaos)
 }
 
+// Faults that not every machine can have.
+const (
+	diskFull  = "the server's disk is full"
+	nodeClock = "a node's clock differs by an hour"
+)
+
 var faults = []faultOf{
 	{"kill -9 of a node before a message to the server", false, true, false, func(c *chaos) { c.killAtMessage(true) }},
 	{"kill -9 of a node after a message to the server", true, true, false, func(c *chaos) { c.killAtMessage(false) }},
@@ -28,7 +34,8 @@ var faults = []faultOf{
 	{"the server is restarted, and 18 s away", false, true, false, func(c *chaos) { c.restartServer("immediate", 18*time.Second) }},
 	{"the table of nodes is locked for 3 s", false, true, false, (*chaos).lockMembers},
 	{"the server's clock moves by an hour", false, true, false, (*chaos).moveClock},
-	{"the server's disk is full", false, true, false, (*chaos).fillDisk},
+	{diskFull, false, true, false, (*chaos).fillDisk},
+	{nodeClock, false, true, true, (*chaos).moveNodeClock},
 	{"PgBouncer is killed and started", false, true, false, (*chaos).killPool},
 	{"a node's packets are lost on the way to the server", false, true, false, func(c *chaos) { c.partition(toServer) }},
 	{"a node's packets are lost on the way from the server", false, true, false, func(c *chaos) { c.partition(toNode) }},

@@ -3,6 +3,10 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -88,9 +92,8 @@ func (c *chaos) lockMembers() {
 	c.away = time.Since(began)
 }
 
-// moveClock sets the clock that the nodes ask the server for, forward or back. A function of the
-// schema stands before that of PostgreSQL. The clocks of the nodes stay: a program cannot be given
-// another time of day without a change in itself.
+// moveClock sets the clock that the nodes ask the server for, forward or back: a function of another
+// schema stands before that of PostgreSQL.
 func (c *chaos) moveClock() {
 	c.Helper()
 	c.await(1)
@@ -101,16 +104,49 @@ func (c *chaos) moveClock() {
 		c.Error(err)
 	}
 	c.sleep(lease, 3*lease)
-	if err := execute(c.db.Made(c.dir), "DROP FUNCTION "+schema+".clock_timestamp, "+schema+".now"); err != nil {
+	if err := execute(c.db.Made(c.dir), "DROP SCHEMA "+clockSchema(schema)+" CASCADE"); err != nil {
 		c.Error(err)
 	}
 	c.away = time.Since(began)
 }
 
-// clockOf are statements that give the functions of a schema another time.
+// moveNodeClock lets the last node work with another time of day for some time. The worker is at the
+// first node: their certificates need one time.
+func (c *chaos) moveNodeClock() {
+	c.Helper()
+	i := len(c.nodes) - 1
+	for _, by := range []string{[]string{"3600", "-3600"}[c.rnd.IntN(2)], ""} {
+		c.clocks[i] = by
+		c.without(func() {
+			n := c.nodes[i]
+			if !n.ended() {
+				n.signal(syscall.SIGTERM)
+			}
+			<-n.over
+			n.killed = true
+			c.mend()
+		})
+		c.await(5)
+		c.offer()
+		c.sleep(lease, 3*lease)
+	}
+}
+
+// clockMoves reports whether this program was built with the overlay of .ci/clock, so that its processes
+// can have another time of day.
+var clockMoves = sync.OnceValue(func() bool {
+	ask := exec.Command(os.Args[0])
+	ask.Env = append(os.Environ(), "REMIT_TEST_TIME=1", "REMIT_TEST_CLOCK=7200")
+	out, err := ask.Output()
+	at, perr := strconv.ParseInt(string(out), 10, 64)
+	return err == nil && perr == nil && time.Unix(at, 0).After(time.Now().Add(time.Hour))
+})
+
+// clockOf are statements that make the clock of a schema.
 func clockOf(schema, by string) string {
-	return fmt.Sprintf(`CREATE OR REPLACE FUNCTION %[1]s.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() + interval '%[2]s' $$;
-CREATE OR REPLACE FUNCTION %[1]s.now() RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT pg_catalog.now() + interval '%[2]s' $$`, schema, by)
+	return fmt.Sprintf(`CREATE SCHEMA %[1]s;
+CREATE FUNCTION %[1]s.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() + interval '%[2]s' $$;
+CREATE FUNCTION %[1]s.now() RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT pg_catalog.now() + interval '%[2]s' $$`, clockSchema(schema), by)
 }
 
 // execute carries out statements that may fail.

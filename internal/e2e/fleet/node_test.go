@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv("REMIT_TEST_CLI") != "" {
 		os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Environ(), "dev"))
 	}
+	if os.Getenv("REMIT_TEST_TIME") != "" {
+		fmt.Print(time.Now().Unix())
+		os.Exit(0)
+	}
 	for name, run := range map[string]func(context.Context, string) error{"REMIT_TEST_NODE": serve, "REMIT_TEST_WORKER": carryOut} {
 		if dir := os.Getenv(name); dir != "" {
 			asChild(dir, run)
@@ -103,6 +107,7 @@ type fleet struct {
 	seen  func(string) // told of each effect before it is answered; may be nil
 
 	workers string // address at which nodes take workers; "": they take none
+	clock   string // seconds that the time of day of the next node differs, where clockMoves
 	burst   int    // requests that nodes take of a grant at once, and no more later; 0: any number
 
 	mu      sync.Mutex
@@ -252,7 +257,7 @@ func (f *fleet) start() *node {
 // launch starts a node on a database, "" for the one of its settings. Without a URL it did not begin.
 func (f *fleet) launch(db string) *node {
 	f.Helper()
-	n := f.child("url ", "REMIT_TEST_NODE="+f.dir, "REMIT_TEST_DB="+db, "REMIT_TEST_WORKERS="+f.workers, "REMIT_TEST_BURST="+strconv.Itoa(f.burst))
+	n := f.child("url ", "REMIT_TEST_NODE="+f.dir, "REMIT_TEST_DB="+db, "REMIT_TEST_WORKERS="+f.workers, "REMIT_TEST_BURST="+strconv.Itoa(f.burst), "REMIT_TEST_CLOCK="+f.clock)
 	n.url, n.far, _ = strings.Cut(n.url, " ")
 	if n.url == "" {
 		return n

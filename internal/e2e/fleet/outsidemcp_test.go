@@ -22,7 +22,8 @@ type mcpUser struct {
 	*crowd
 	to   way
 	cs   *mcp.ClientSession
-	lost []string // sessions that the client had to begin anew, with the reason
+	lost []string // sessions that the nodes did not know any more
+	left []string // sessions that the client itself gave up after its stream could not be opened for long
 }
 
 // callWithin is how long a program waits for the answer to a call.
@@ -64,7 +65,12 @@ func (m *mcpUser) call(i *intent) ending {
 		i.note(m.to.name, "tools/call in session %s: %s", id, failure(err))
 		if errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, mcp.ErrConnectionClosed) {
 			m.mu.Lock()
-			m.lost = append(m.lost, fmt.Sprintf("%s %s at %s: %v", time.Now().Format("15:04:05.000"), id, m.to.name, err))
+			text := fmt.Sprintf("%s %s at %s: %v", time.Now().Format("15:04:05.000"), id, m.to.name, err)
+			if errors.Is(err, mcp.ErrSessionMissing) || strings.Contains(text, mcp.ErrSessionMissing.Error()) {
+				m.lost = append(m.lost, text)
+			} else {
+				m.left = append(m.left, text)
+			}
 			m.mu.Unlock()
 			m.leave()
 		}
@@ -91,6 +97,19 @@ func (c *crowd) mcpUser(to way) *mcpUser {
 	m := &mcpUser{crowd: c, to: to}
 	c.keep("mcp", outside, m.call)
 	return m
+}
+
+// verdict says which sessions ended early. Several nodes keep them; one with a file does not.
+func (m *mcpUser) verdict(kept bool) {
+	m.f.Helper()
+	if len(m.left) > 0 {
+		m.f.Logf("MCP sessions that their client gave up:\n%s", strings.Join(m.left, "\n"))
+	}
+	if text := strings.Join(m.lost, "\n"); text != "" && kept {
+		m.f.Errorf("LOST: MCP sessions that the nodes did not know any more:\n%s", text)
+	} else if text != "" {
+		m.f.Logf("MCP sessions that were begun again, as one node does not keep them:\n%s", text)
+	}
 }
 
 // hookUser is an agent with remit hook around its calls, which it makes by itself.

@@ -150,7 +150,14 @@ func schemaIn(t *testing.T, database string) string {
 	return schema
 }
 
-// shadowed lets the functions of a URL's schema stand before those of PostgreSQL.
+// shadowed lets the functions of clockSchema stand before those of PostgreSQL, for a URL that names a
+// schema. A schema that is not there does not matter.
 func shadowed(database string) string {
-	return strings.Replace(database, "&user=", "%2Cpg_catalog&user=", 1)
+	before, after, _ := strings.Cut(database, "search_path=")
+	schema, rest, _ := strings.Cut(after, "&")
+	return before + "search_path=" + url.QueryEscape(schema+","+clockSchema(schema)+",pg_catalog") + "&" + rest
 }
+
+// clockSchema is the schema of a clock that stands before that of PostgreSQL. That of the ledger may
+// have no foreign functions.
+func clockSchema(schema string) string { return schema + "_clock" }

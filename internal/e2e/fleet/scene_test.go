@@ -38,8 +38,10 @@ var scenes = []scene{
 	{name: "kill -9 of a node", nodes: 2, do: (*chaos).killFirst, after: (*chaos).mend},
 	{name: "SIGTERM of a node", nodes: 2, do: (*chaos).endFirst, after: (*chaos).mend},
 	{name: "a client's connection is cut", nodes: 2, do: func(c *chaos) { c.doors[0].reset() }},
-	{name: "the server's clock is an hour ahead", nodes: 1, set: func(c *chaos) { c.setClock("1 hour") }},
-	{name: "the server's clock is an hour behind", nodes: 1, set: func(c *chaos) { c.setClock("-1 hour") }},
+	{name: "the server's clock is an hour ahead", nodes: 1, set: func(c *chaos) { c.setClock("1 hour") }, do: (*chaos).clocksDiffer},
+	{name: "the server's clock is an hour behind", nodes: 1, set: func(c *chaos) { c.setClock("-1 hour") }, do: (*chaos).clocksDiffer},
+	{name: "the clock of one node is an hour ahead", nodes: 2, set: func(c *chaos) { c.setNodeClock("3600") }},
+	{name: "the clock of one node is an hour behind", nodes: 2, set: func(c *chaos) { c.setNodeClock("-3600") }},
 	{name: "PgBouncer in session mode is killed", nodes: 2, set: func(c *chaos) { c.usePool("session") }, do: func(c *chaos) { c.pool.kill() }, after: func(c *chaos) { c.pool.start() }},
 	{name: "kill -9 of the only node", do: (*chaos).killFirst, after: (*chaos).mend},
 	{name: "SIGTERM of the only node", do: (*chaos).endFirst, after: (*chaos).mend},
@@ -134,6 +136,7 @@ func (s scene) play(t *testing.T, a actor) {
 	c.crowd.clients.Go(func() { told <- do(i) })
 	c.until("the middle of the call", func() bool { return c.happened(i.path) > 0 || a.kind == asking && c.waits() })
 	c.crowd.begins(s.name)
+	began := time.Now()
 	if s.do != nil {
 		s.do(c)
 	}
@@ -141,7 +144,7 @@ func (s scene) play(t *testing.T, a actor) {
 	if s.after != nil {
 		s.after(c)
 	}
-	c.crowd.mended(0)
+	c.crowd.mended(time.Since(began))
 	if a.kind == asking {
 		c.crowd.answers()
 	}
@@ -199,9 +202,7 @@ func (c *chaos) close() {
 	c.crowd.stop(patience)
 	for _, u := range c.users {
 		u.leave()
-		if len(u.lost) > 0 && c.db != nil {
-			c.Errorf("the MCP session did not go on:\n%s", strings.Join(u.lost, "\n"))
-		}
+		u.verdict(c.db != nil)
 	}
 	for _, n := range c.nodes {
 		if !n.ended() {
@@ -269,6 +270,23 @@ func (c *chaos) setClock(by string) {
 	if err := execute(c.db.Made(c.dir), clockOf(schemaIn(c.T, c.db.Made(c.dir)), by)); err != nil {
 		c.Fatal(err)
 	}
+}
+
+// clocksDiffer checks that the node asks the clock that was set.
+func (c *chaos) clocksDiffer() {
+	c.Helper()
+	if c.db.Count(c, c.db.Made(c.dir), "SELECT count(*) FROM members WHERE abs(extract(epoch FROM lease_until - pg_catalog.clock_timestamp())) > 3000") != 1 {
+		c.Error("the clock of the server was not moved: the test shows nothing")
+	}
+}
+
+// setNodeClock sets the clock of the second node, before it begins.
+func (c *chaos) setNodeClock(seconds string) {
+	c.Helper()
+	if !clockMoves() {
+		c.Skip("built without the overlay of .ci/clock")
+	}
+	c.clocks = []string{"", seconds}
 }
 
 func (c *chaos) killFirst() { c.nodes[0].killed = true; c.nodes[0].kill() }
