@@ -38,6 +38,7 @@ type chaos struct {
 	crowd  *crowd        // nil: no clients outside
 	users  []*mcpUser    // of the crowd
 	away   time.Duration // in which the present fault leaves no node able to work
+	ended  string        // the last words of a node that ended
 	notes  [][]byte      // the checkpoints that were handed out
 	count  int           // effects to come until effect is closed; guarded by mu
 	came   chan struct{} // closed at that effect
@@ -212,6 +213,7 @@ func (c *chaos) put(f faultOf) {
 	if c.crowd != nil {
 		c.crowd.begins(f.name)
 	}
+	c.ended = ""
 	f.do(c)
 	c.answer()
 	c.mend()
@@ -230,8 +232,9 @@ func (c *chaos) mend() {
 			if n != nil && !n.ended() {
 				continue
 			}
-			if n != nil && n.last != "" && !n.killed {
-				c.Logf("node %d had ended: %s", i, n.last)
+			if n != nil && n.last != "" && !n.killed && n.last != c.ended {
+				c.Logf("%s node %d had ended: %s", time.Now().Format("15:04:05.000"), i, n.last)
+				c.ended = n.last // the next ones of the same fault say the same
 			}
 			c.fleet.clock = c.clocks[i]
 			c.nodes[i] = c.launch(c.urls[i])
