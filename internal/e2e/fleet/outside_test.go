@@ -16,7 +16,8 @@ type ending string
 const (
 	completed ending = "completed"
 	unknown   ending = "unknown" // it may or may not have taken effect
-	refused   ending = "refused"
+	refused   ending = "refused" // it failed without an effect, as a fault allows
+	denied    ending = "denied"  // it may not be done, which no fault explains
 )
 
 // intent is one effect that an outside client wants once. All requests for it, repeated ones too, name

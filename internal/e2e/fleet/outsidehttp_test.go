@@ -125,6 +125,8 @@ func endingOf(r reply) ending {
 		return completed
 	case r.field("code") == fault.Conflict.Error(), mayHaveHappened(r.text), r.field("status") == "cancelled", r.field("status") == "timeout":
 		return unknown
+	case r.status >= 400 && r.status < 500:
+		return denied
 	}
 	return refused
 }

@@ -134,7 +134,9 @@ func (s scene) play(t *testing.T, a actor) {
 	release := c.hold(i.path)
 	told := make(chan ending, 1)
 	c.crowd.clients.Go(func() { told <- do(i) })
-	c.until("the middle of the call", func() bool { return c.happened(i.path) > 0 || a.kind == asking && c.waits() })
+	c.until("the middle of the call", func() bool {
+		return c.happened(i.path) > 0 || a.kind == asking && c.waits() || len(told) > 0
+	})
 	c.crowd.begins(s.name)
 	began := time.Now()
 	if s.do != nil {
@@ -222,7 +224,7 @@ func (c *chaos) warm(a actor, do func(*intent) ending) {
 	i := c.crowd.want(a.kind, a.prefix)
 	e := do(i)
 	if c.crowd.finish(i, e); e != completed {
-		c.Fatalf("before the fault:\n%s", c.crowd.story(i, recorded{}, nil, string(e), i.ended))
+		c.Errorf("before the fault:\n%s", c.crowd.story(i, recorded{}, nil, string(e), i.ended))
 	}
 }
 
@@ -280,13 +282,13 @@ func (c *chaos) clocksDiffer() {
 	}
 }
 
-// setNodeClock sets the clock of the second node, before it begins.
+// setNodeClock sets the clock of the first node, before it begins.
 func (c *chaos) setNodeClock(seconds string) {
 	c.Helper()
 	if !clockMoves() {
 		c.Skip("built without the overlay of .ci/clock")
 	}
-	c.clocks = []string{"", seconds}
+	c.clocks = []string{seconds, ""}
 }
 
 func (c *chaos) killFirst() { c.nodes[0].killed = true; c.nodes[0].kill() }

@@ -113,6 +113,9 @@ func (c *crowd) judgeIntent(i *intent, r recorded, at func(*putFault) *row) {
 	case len(happened) > 0 && r.intents == 0:
 		wrong, when = "LOST: its effect has no intent in the ledger", happened[0]
 		at(c.faultAt(when)).lost++
+	case i.end == denied:
+		wrong, when = "DENIED: the client may do it", i.ended
+		at(c.faultAt(when)).failed++
 	case i.ended.IsZero():
 		wrong, when = "STUCK", c.lastFault().began.Add(1)
 		at(c.faultAt(when)).stuck++
