@@ -31,7 +31,7 @@ type chaos struct {
 	doors  []*wire // from clients to each node
 	urls   []string
 	clocks []string // of each node: seconds that its time of day differs
-	pool   *daemon  // PgBouncer between the second node and its wire; nil: none
+	pool   *daemon  // PgBouncer between a node and its wire; nil: none
 	far    *node    // the worker, and the wire to the first node
 	link   *wire
 	work   work
@@ -156,23 +156,23 @@ func newChaos(t *testing.T, rnd *rand.Rand, long bool) *chaos {
 		c.urls = append(c.urls, shadowed(db.Via(filepath.Dir(w.addr), c.dir)))
 	}
 	if long {
-		c.usePool(os.Getenv("REMIT_CHAOS_POOL"))
+		c.usePool(os.Getenv("REMIT_CHAOS_POOL"), 1)
 	}
 	c.begin()
 	return c
 }
 
-// usePool lets the second node reach the database through PgBouncer.
-func (c *chaos) usePool(mode string) {
+// usePool lets a node reach the database through PgBouncer.
+func (c *chaos) usePool(mode string, node int) {
 	c.Helper()
 	if mode == "none" {
 		return
 	}
 	schema := schemaIn(c.T, c.db.Made(c.dir))
 	c.db.Exec(c, "public", "CREATE ROLE "+poolUser(schema)+" SUPERUSER LOGIN; ALTER ROLE "+poolUser(schema)+" SET search_path = "+schema+", "+clockSchema(schema)+", pg_catalog")
-	pool, socket := newPool(c.T, cmp.Or(mode, "session"), filepath.Dir(c.wires[1].addr), schema)
+	pool, socket := newPool(c.T, cmp.Or(mode, "session"), filepath.Dir(c.wires[node].addr), schema)
 	if pool != nil {
-		c.pool, c.urls[1] = pool, shadowed(c.db.Via(socket, c.dir))
+		c.pool, c.urls[node] = pool, shadowed(c.db.Via(socket, c.dir))
 	}
 }
 

@@ -196,8 +196,8 @@ func (c *chaos) offerSpent() {
 }
 
 // logOf gives the lines of the nodes' log that have a text.
-func (c *chaos) logOf(text string) (lines string) {
-	b, err := os.ReadFile(filepath.Join(c.dir, "home", "logs", "remit.log"))
+func (f *fleet) logOf(text string) (lines string) {
+	b, err := os.ReadFile(filepath.Join(f.dir, "home", "logs", "remit.log"))
 	if err != nil {
 		return err.Error()
 	}

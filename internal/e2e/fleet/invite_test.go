@@ -42,7 +42,7 @@ func (c *chaos) invite(p *person) {
 	}
 	for i := range c.doors {
 		one := c.crowd.httpClient() // of one node alone: a node must work or end
-		one.to = func() way { return ways[i] }
+		one.to = func(int) way { return ways[i] }
 		c.crowd.keep("http at "+ways[i].name, outside, one.invoke)
 	}
 	for _, to := range []way{front, ways[0]} {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -80,6 +81,9 @@ type crowd struct {
 	f       *fleet
 	token   string
 	ways    []way
+	inOrder bool // each request takes the first way, and then the others
+	inTurn  bool // requests take the ways in turn
+	asked   atomic.Int64
 	ctx     context.Context // ends when the clients give up
 	giveUp  context.CancelFunc
 	clients sync.WaitGroup
@@ -195,8 +199,17 @@ func (c *crowd) pause(least, most time.Duration) {
 	}
 }
 
-// pick gives any way to the nodes.
-func (c *crowd) pick() way { return c.ways[rand.N(len(c.ways))] }
+// pick gives any way to the nodes; in a scene the first one, and others for requests that are repeated,
+// or all in turn.
+func (c *crowd) pick(try int) way {
+	switch {
+	case c.inTurn:
+		return c.ways[int(c.asked.Add(1))%len(c.ways)]
+	case c.inOrder:
+		return c.ways[try%len(c.ways)]
+	}
+	return c.ways[rand.N(len(c.ways))]
+}
 
 // begins and mended bound a fault in time.
 func (c *crowd) begins(name string) {

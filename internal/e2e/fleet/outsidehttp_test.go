@@ -21,7 +21,7 @@ import (
 type httpClient struct {
 	*crowd
 	web *http.Client
-	to  func() way // where it makes its next request
+	to  func(try int) way // where it makes a request, the first time and again
 }
 
 func (c *crowd) httpClient() *httpClient { return &httpClient{c, c.connections(c.token), c.pick} }
@@ -53,7 +53,7 @@ func failure(err error) string {
 // brief is what a reader needs of an answer.
 func (r reply) brief() string {
 	out := fmt.Sprint(r.status)
-	for _, name := range []string{"code", "status", "id", "run_id", "detail"} {
+	for _, name := range []string{"code", "status", "id", "run_id", "detail", "instance"} {
 		if v := r.field(name); v != "" {
 			out += " " + name + " " + v
 		}
@@ -65,8 +65,8 @@ func (r reply) brief() string {
 }
 
 // once makes one request.
-func (h *httpClient) once(i *intent, method, path, body, key string) (reply, bool) {
-	to := h.to()
+func (h *httpClient) once(i *intent, try int, method, path, body, key string) (reply, bool) {
+	to := h.to(try)
 	r, err := http.NewRequestWithContext(h.ctx, method, to.url+path, strings.NewReader(body))
 	if err != nil {
 		i.note(to.name, "%s %s: %v", method, path, err)
@@ -97,8 +97,8 @@ func (h *httpClient) once(i *intent, method, path, body, key string) (reply, boo
 // pursue repeats a request until it has an answer that is not about a passing failure. A request with
 // side effects has a key.
 func (h *httpClient) pursue(i *intent, method, path, body, key string) reply {
-	for h.ctx.Err() == nil {
-		if r, ok := h.once(i, method, path, body, key); ok {
+	for try := 0; h.ctx.Err() == nil; try++ {
+		if r, ok := h.once(i, try, method, path, body, key); ok {
 			return r
 		}
 		h.pause(20*time.Millisecond, 300*time.Millisecond)
@@ -187,9 +187,18 @@ func (h *httpClient) turn(i *intent) ending {
 	if agent == "" || session == "" {
 		return endingOf(r)
 	}
-	r = h.pursue(i, "POST", "/v1/sessions/"+session+"/messages", `{"content":"go"}`, i.path+"message")
-	if r.status >= 300 && r.field("code") != fault.Conflict.Error() {
-		return endingOf(r)
+	for n := 0; ; n++ {
+		r = h.pursue(i, "POST", "/v1/sessions/"+session+"/messages", `{"content":"go"}`, fmt.Sprint(i.path, "message", n))
+		if r.status < 300 {
+			break
+		}
+		if r.field("code") != fault.Conflict.Error() {
+			return endingOf(r)
+		}
+		// Look at what is there, says the answer, and use a new key.
+		if items, _ := h.pursue(i, "GET", "/v1/sessions/"+session+"/messages", "", "").body["items"].([]any); len(items) > 0 || h.ctx.Err() != nil {
+			break
+		}
 	}
 	for h.ctx.Err() == nil {
 		s := h.pursue(i, "GET", "/v1/sessions/"+session, "", "")

@@ -22,7 +22,7 @@ func (v *viewer) follow() {
 	web.Timeout = 0
 	last := ""
 	for v.ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(v.ctx, http.MethodGet, v.pick().url+"/ui/events", http.NoBody)
+		r, err := http.NewRequestWithContext(v.ctx, http.MethodGet, v.pick(0).url+"/ui/events", http.NoBody)
 		if err != nil {
 			return
 		}
@@ -107,7 +107,7 @@ func (v *viewer) signIn(i *intent) {
 	v.mu.Lock()
 	clear(v.person.cookies)
 	v.mu.Unlock()
-	at := v.pick()
+	at := v.pick(0)
 	_, to := v.get(i, at, "/ui/sign-in/company?again")
 	if to == "" {
 		return
@@ -121,7 +121,7 @@ func (v *viewer) signIn(i *intent) {
 
 // page reads the list of runs.
 func (v *viewer) page(i *intent) bool {
-	status, _ := v.get(i, v.pick(), "/ui/runs")
+	status, _ := v.get(i, v.pick(0), "/ui/runs")
 	if status == http.StatusUnauthorized {
 		v.signIn(i)
 	}

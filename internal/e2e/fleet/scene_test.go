@@ -18,13 +18,14 @@ import (
 
 // scene is one fault in the middle of one client's call.
 type scene struct {
-	name  string
-	nodes int           // that share a server; 0: one node with a file
-	lease time.Duration // of nodes; 0: the usual one
-	set   func(*chaos)  // before the nodes begin
-	do    func(*chaos)  // the effect of the client has begun, and ends after it
-	after func(*chaos)  // the effect has ended
-	each  bool          // instead: one connection ends before each call of the client
+	name   string
+	nodes  int           // that share a server; 0: one node with a file
+	lease  time.Duration // of nodes; 0: the usual one
+	set    func(*chaos)  // before the nodes begin
+	do     func(*chaos)  // the effect of the client has begun, and ends after it
+	after  func(*chaos)  // the effect has ended
+	inTurn bool          // the client asks the nodes in turn
+	each   bool          // instead: one connection ends before each call of the client
 }
 
 var scenes = []scene{
@@ -40,9 +41,9 @@ var scenes = []scene{
 	{name: "a client's connection is cut", nodes: 2, do: func(c *chaos) { c.doors[0].reset() }},
 	{name: "the server's clock is an hour ahead", nodes: 1, set: func(c *chaos) { c.setClock("1 hour") }, do: (*chaos).clocksDiffer},
 	{name: "the server's clock is an hour behind", nodes: 1, set: func(c *chaos) { c.setClock("-1 hour") }, do: (*chaos).clocksDiffer},
-	{name: "the clock of one node is an hour ahead", nodes: 2, set: func(c *chaos) { c.setNodeClock("3600") }},
-	{name: "the clock of one node is an hour behind", nodes: 2, set: func(c *chaos) { c.setNodeClock("-3600") }},
-	{name: "PgBouncer in session mode is killed", nodes: 2, set: func(c *chaos) { c.usePool("session") }, do: func(c *chaos) { c.pool.kill() }, after: func(c *chaos) { c.pool.start() }},
+	{name: "the clock of one node is an hour ahead", nodes: 2, inTurn: true, set: func(c *chaos) { c.setNodeClock("3600") }},
+	{name: "the clock of one node is an hour behind", nodes: 2, inTurn: true, set: func(c *chaos) { c.setNodeClock("-3600") }},
+	{name: "PgBouncer in session mode is killed", nodes: 2, set: func(c *chaos) { c.usePool("session", 0) }, do: func(c *chaos) { c.pool.kill() }, after: func(c *chaos) { c.pool.start() }},
 	{name: "kill -9 of the only node", do: (*chaos).killFirst, after: (*chaos).mend},
 	{name: "SIGTERM of the only node", do: (*chaos).endFirst, after: (*chaos).mend},
 	{name: "the only node is stopped for 3 s", do: (*chaos).pauseFirst},
@@ -117,6 +118,7 @@ func (s scene) newScene(t *testing.T) *chaos {
 		ways = append(ways, way{"node " + string(rune('0'+i)), "http://" + d.addr})
 	}
 	c.crowd = newCrowd(c.fleet, ways)
+	c.crowd.inOrder, c.crowd.inTurn = true, s.inTurn
 	return c
 }
 

@@ -95,7 +95,7 @@ func (c *crowd) refusals() string {
 }
 
 // ids are parts of a text that differ each time.
-var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]{4}-[0-9T:.Z-]{16,}|[A-Z2-7]{26}|/tmp/[^ "]*`)
+var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|urn:remit:request:[A-Z0-9]*|[0-9]{4}-[0-9T:.Z-]{16,}|[A-Z2-7]{26}|/tmp/[^ "]*`)
 
 // judgeIntent counts what went wrong with one intent under the fault that was put last before it.
 func (c *crowd) judgeIntent(i *intent, r recorded, at func(*putFault) *row) {
@@ -154,6 +154,11 @@ func (c *crowd) story(i *intent, r recorded, happened []time.Time, wrong string,
 	fmt.Fprintf(&b, "  ledger: %d intents, completed %t, unknown %t; the client was told %q\n", r.intents, r.done, r.unknown, i.end)
 	for _, line := range i.story {
 		fmt.Fprintf(&b, "    %s\n", line)
+		if _, id, ok := strings.Cut(line, "urn:remit:request:"); ok {
+			for said := range strings.Lines(c.f.logOf(id)) {
+				fmt.Fprintf(&b, "      the log of the nodes: %s\n", clip(said, 600))
+			}
+		}
 	}
 	return b.String()
 }
