@@ -241,7 +241,7 @@ func (h *httpClient) resultOf(i *intent, session string) ending {
 // for up to two seconds, until it is told that the answer counts.
 func (c *crowd) answers() {
 	h := c.httpClient()
-	seen := map[string]time.Time{}
+	seen, asked := map[string]time.Time{}, map[string]int{}
 	c.others.Go(func() {
 		for c.ctx.Err() == nil {
 			own := &intent{}
@@ -258,7 +258,8 @@ func (c *crowd) answers() {
 				if time.Now().Before(seen[id]) {
 					continue
 				}
-				if r := h.pursue(i, "POST", "/v1/approvals/"+id+"/approve", "{}", id); r.status < 300 && r.status > 0 {
+				asked[id]++ // a question that still waits after an answer is answered again, with a new key
+				if r := h.pursue(i, "POST", "/v1/approvals/"+id+"/approve", "{}", fmt.Sprint(id, asked[id])); r.status < 300 && r.status > 0 {
 					i.mu.Lock()
 					i.answered = time.Now()
 					i.mu.Unlock()
