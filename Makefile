@@ -129,7 +129,7 @@ soak: test-deps cross build ## the long way: race detector, full crash, tamper a
 CHAOS ?= 5m
 soak-fleet: ## clients at two nodes, and at one with a file, while random faults happen around them, for CHAOS=5m
 	@sh .ci/apt postgresql pgbouncer haproxy
-	REMIT_CHAOS=$(CHAOS) REMIT_CHAOS_SEED=$(CHAOS_SEED) REMIT_CHAOS_ONLY='$(CHAOS_ONLY)' REMIT_CHAOS_POOL=$(CHAOS_POOL) $(GO) test -overlay "$$(sh .ci/clock '$(BIN)/clock' '$(GO)')" -count=1 -timeout $(SOAK_TIMEOUT) -run '^TestChaos(SQLite)?$$' -v ./internal/e2e/fleet
+	REMIT_CHAOS=$(CHAOS) REMIT_CHAOS_SEED=$(CHAOS_SEED) REMIT_CHAOS_ONLY='$(CHAOS_ONLY)' REMIT_CHAOS_POOL=$(CHAOS_POOL) $(GO) test -overlay "$$(sh .ci/clock '$(CURDIR)/$(BIN)/.clock' '$(GO)')" -count=1 -timeout $(SOAK_TIMEOUT) -run '^TestChaos(SQLite)?$$' -v ./internal/e2e/fleet
 
 cross: ## build and vet for the other platforms
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
