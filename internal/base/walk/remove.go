@@ -25,7 +25,7 @@ func Remove(name string) error {
 	return (&remover{}).name(parent, filepath.Base(name), 0)
 }
 
-// remover removes one tree. What is too deep is moved up into its first folder.
+// remover removes one tree. Folders below maxOpen others are moved up into the first one.
 type remover struct {
 	top *os.File
 }
@@ -56,7 +56,7 @@ func (r *remover) name(dir *os.Root, name string, depth int) error {
 	return dir.Remove(name)
 }
 
-// empty removes what is in a folder. A name that stays ends it after the others.
+// empty removes all names in a folder. It returns the first error after the pass in which it occurred.
 func (r *remover) empty(dir *os.Root, depth int) error {
 	f, err := dir.Open(".")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package walk goes through folders that others filled, and removes them. Its
-// memory and its open files are bounded, whatever is in them. It follows no link.
+// Package walk goes through folders with hostile content, and removes them. It
+// bounds memory and open files for any tree of folders, and follows no link.
 // Start at [Walk.Down] and [Remove].
 package walk
 

@@ -56,8 +56,7 @@ func (h *History) Report(ctx context.Context, id string) (report.Data, error) {
 	return d, nil
 }
 
-// VerifiedReport is Report for others than the person who made the run: it verifies the run's
-// record, and says what was found.
+// VerifiedReport is Report with a verification of the run's record.
 func (h *History) VerifiedReport(ctx context.Context, id string) (report.Data, error) {
 	d, err := h.Report(ctx, id)
 	if err != nil {

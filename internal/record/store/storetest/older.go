@@ -36,7 +36,7 @@ func (d Tamper) snapshot(t *testing.T) (rowsOf, map[string][]string) {
 	return out, columns
 }
 
-// olderFixture has a history in each sealed table: what was allowed once, and is not now.
+// olderFixture has a history in each sealed table: authority that ended.
 type olderFixture struct {
 	*changedFixture
 	before store.Schedule // as it was first saved
@@ -70,7 +70,7 @@ func olderStore(t *testing.T, s store.Backend) *olderFixture {
 	return f
 }
 
-// advance ends what the fixture allows.
+// advance ends the authority of the fixture.
 func (f *olderFixture) advance(t *testing.T) {
 	t.Helper()
 	ctx, at := context.Background(), time.Now()
@@ -93,7 +93,7 @@ func (f *olderFixture) advance(t *testing.T) {
 	check(nil, f.SetStanding(ctx, store.StandingChange{Grant: fixID(3), To: store.Revoked, By: "user:ann", At: at}))
 }
 
-// uses returns decisions that must go against what was allowed before.
+// uses returns decisions from rows that advance changes.
 func (f *olderFixture) uses() map[string][]func(ctx context.Context, s store.Backend) (any, error) {
 	out := f.changedFixture.uses()
 	start := func(n byte) func(context.Context, store.Backend) (any, error) {
@@ -128,7 +128,7 @@ func (f *olderFixture) uses() map[string][]func(ctx context.Context, s store.Bac
 	return out
 }
 
-// OlderRows puts each row of the sealed tables back to what it was before, and removes each: every
+// OlderRows puts each row of the sealed tables back to its earlier content, and removes each: every
 // use is refused or decides as before. An old row was valid once, so its MAC fits.
 func OlderRows(t *testing.T, open OpenStore, tamper func(t *testing.T, home string) Tamper) {
 	home := t.TempDir()
