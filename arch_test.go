@@ -144,7 +144,7 @@ var mayImport = map[string]string{
 	"record/store/tables":      "base/wholefile base/fault authority/grant record/ledger record/store base/tool authority/policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync os crypto/rand",
 	"record/store/postgres":    "base/pause base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid github.com/jackc/pgx/v5 crypto/rand net os",
 	"record/store/sqlite":      "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid golang.org/x/sys modernc.org/sqlite os syscall",
-	"confine/sandbox":          "base/fault base/near authority/permit authority/policy authority/policy/command base/tool golang.org/x/sys os net syscall",
+	"confine/sandbox":          "base/walk base/fault base/near authority/permit authority/policy authority/policy/command base/tool golang.org/x/sys os net syscall",
 	"confine/sandbox/seatbelt": "base/fault authority/permit authority/policy base/tool confine/sandbox golang.org/x/sys os os/exec net syscall unsafe",
 	"confine/sandbox/linux":    "base/clip base/walk base/wholefile base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/seatbelt confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
 	"confine/image/imagetest":  "github.com/klauspost/compress/zstd os",

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // FolderAt is where a command finds its Folder.
@@ -165,30 +166,12 @@ func (f *Folder) Read(name string) ([]byte, error) {
 
 // Close removes the folder and all that is in it.
 func (f *Folder) Close() error {
-	err := os.RemoveAll(f.path) // it opens each folder beneath the one before, and follows no link
-	if err != nil {
-		f.reopen()
-		err = os.RemoveAll(f.path)
-	}
+	err := walk.Remove(f.path)
 	err = errors.Join(err, f.root.Close(), f.lock.Close())
 	if err != nil {
 		return fault.Wrap(fault.ToolFailed, err, "the command's folder %q cannot be removed: %v", f.path, err)
 	}
 	return nil
-}
-
-// reopen gives back to their owner the folders that a command took all access
-// from.
-func (f *Folder) reopen() {
-	_ = fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return fs.SkipDir
-		}
-		if d.IsDir() {
-			_ = f.root.Chmod(filepath.FromSlash(name), 0o700) // removing it tells
-		}
-		return nil
-	})
 }
 
 func (f *Folder) String() string { return fmt.Sprintf("a private folder at %s", FolderAt) }

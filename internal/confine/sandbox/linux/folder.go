@@ -13,6 +13,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -81,7 +82,7 @@ func removeStale(in string) {
 			continue
 		}
 		if unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = os.RemoveAll(dir) // the next one tries again
+			_ = walk.Remove(dir) // the next one tries again
 		}
 		_ = d.Close() // nothing was written through it
 	}

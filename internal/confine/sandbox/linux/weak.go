@@ -4,7 +4,6 @@ package linux
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
@@ -191,18 +191,7 @@ func newScratch(m machine, p sandbox.Profile) (string, error) {
 
 // removeScratch removes it with all that is in it, also folders that the command
 // has closed.
-func removeScratch(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700)
-		}
-		return nil
-	})
-	_ = os.RemoveAll(dir)
-}
+func removeScratch(dir string) { _ = walk.Remove(dir) } // the system clears its temporary folder
 
 // weakProgram is the start of a command without namespaces. The first process
 // only waits, so that it can be found what descends from it.
