@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// selectLanes steps from one lane and priority to the next in the index queue_lanes.
-	nextLane    = " FROM queue q WHERE q.state = 1 AND (q.lane, q.priority) > (l.lane, l.priority) ORDER BY q.lane, q.priority LIMIT 1)"
-	selectLanes = "WITH RECURSIVE l(lane, priority) AS (SELECT * FROM (SELECT lane, priority FROM queue WHERE state = 1 ORDER BY lane, priority LIMIT 1) AS first" +
-		" UNION ALL SELECT (SELECT q.lane" + nextLane + ", (SELECT q.priority" + nextLane + " FROM l WHERE l.lane IS NOT NULL)" +
-		" SELECT lane, priority, (SELECT min(q.due) FROM queue q WHERE q.state = 1 AND q.lane = l.lane AND q.priority = l.priority) FROM l WHERE lane IS NOT NULL"
+	// selectLanes steps from one lane to the next in the index queue_lanes, and looks for the
+	// first run of each priority.
+	selectLanes = `WITH RECURSIVE l(lane) AS (SELECT min(lane) FROM queue WHERE state = 1
+UNION ALL SELECT (SELECT min(q.lane) FROM queue q WHERE q.state = 1 AND q.lane > l.lane) FROM l WHERE l.lane IS NOT NULL)
+SELECT lane, priority, due FROM (SELECT l.lane, p.priority, (SELECT min(q.due) FROM queue q WHERE q.state = 1 AND q.lane = l.lane AND q.priority = p.priority) AS due
+FROM l, (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p WHERE l.lane IS NOT NULL) AS t WHERE due IS NOT NULL`
 
 	// claimable chooses the runs of ClaimQueued: of a lane ?1 and a priority ?2, due up to ?3, at
 	// the time ?4, at most ?5. ?6 is ClaimFor.

@@ -23,6 +23,7 @@ var (
 const (
 	queueWaits  = "q.state = 1"
 	queueRuns   = "r.status = 0 AND q.run > 0"
+	queueStops  = "q.run IN (SELECT seq FROM runs WHERE status = 0) AND q.run > 0 AND q.state = 5 ORDER BY +q.seq DESC" // by the open runs, which are few
 	queueOver   = "(q.state IN (3, 4) OR q.run > 0 AND r.status <> 0)"
 	queueOrder  = " ORDER BY q.priority, q.due, q.seq"
 	queueNewest = " ORDER BY q.seq DESC"
@@ -69,7 +70,7 @@ func (s *Store) QueuedRuns(ctx context.Context, f store.QueueFilter) ([]store.Qu
 	case f.Dead:
 		return s.selectQueue(ctx, "q.state = 7"+queueNewest+page, limit, f.From)
 	case f.Stopping:
-		return s.selectQueue(ctx, queueRuns+" AND q.state = 5"+queueNewest+page, limit, f.From)
+		return s.selectQueue(ctx, queueStops+page, limit, f.From)
 	case f.Ended:
 		return s.selectQueue(ctx, queueOver+queueNewest+page, limit, f.From)
 	}
