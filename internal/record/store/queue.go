@@ -16,7 +16,7 @@ import (
 // ID once: so a queued run is started at most once, by any number of processes, whatever
 // their clocks say.
 //
-// What is queued gives no authority. The caller of StartQueued decides anew.
+// A queued run has no authority. The caller of StartQueued decides anew.
 type Queue interface {
 	// Enqueue records a queued run, durably. If one of the same Root or Principal with the
 	// same Unique key waits or runs, it returns that one and false. A full queue is
@@ -28,11 +28,11 @@ type Queue interface {
 	// QueuedRuns lists queued runs: those that run, then those that wait in the order in
 	// which they start; of those that ended, the newest first.
 	QueuedRuns(ctx context.Context, f QueueFilter) ([]QueuedRun, error)
-	// QueueSize counts the runs that wait, and those of them whose time has not come.
+	// QueueSize counts the waiting runs, and how many of them are for later.
 	QueueSize(ctx context.Context, now time.Time) (waiting, scheduled int, err error)
 	// QueueAge tells how long the longest-waiting run could have been started already.
 	QueueAge(ctx context.Context, now time.Time) (time.Duration, error)
-	// QueuedTask gives what a queued run is to do: all of it, with the token of its grant.
+	// QueuedTask gives the whole task of a queued run, with the token of its grant.
 	QueuedTask(ctx context.Context, id uuid.UUID) (Task, error)
 	// StartQueued appends the RunStarted event of a queued run and takes its slots, both or
 	// none. One that does not wait is fault.Conflict; if a slot is taken as often as it may
@@ -54,7 +54,7 @@ type Queue interface {
 	SaveSchedule(ctx context.Context, s Schedule) (Schedule, error)
 	// Schedule finds one that is not deleted, by its name or ID: fault.NotFound.
 	Schedule(ctx context.Context, name string) (Schedule, error)
-	// Schedules lists those that are not deleted, by name.
+	// Schedules lists all schedules except deleted ones, by name.
 	Schedules(ctx context.Context) ([]Schedule, error)
 	// FireSchedule queues a run of a schedule and sets its next time. A schedule that is not
 	// due at the time was as it is given, as another process fired it, is fault.Stale.

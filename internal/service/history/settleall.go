@@ -20,7 +20,7 @@ type UnknownFilter struct {
 	Since time.Time // when the outcome was found to be unknown
 }
 
-// chooses reports whether a call is one of those that the filter names.
+// chooses reports whether the filter includes a call.
 func (f *UnknownFilter) chooses(u *Unknown) bool {
 	return strings.HasPrefix(u.Run.String(), f.Run) && strings.HasPrefix(u.Node.String(), f.Node) && (f.Tool == "" || f.Tool == u.Tool) && !u.At.Before(f.Since)
 }
@@ -46,7 +46,7 @@ func (h *History) SettleAll(ctx context.Context, list []Unknown, happened bool, 
 		return out, err
 	}
 	if strings.TrimSpace(reason) == "" {
-		return out, fault.New(fault.Usage, "the reason is missing").In("reason").WithHint("say how you know what the calls did")
+		return out, fault.New(fault.Usage, "the reason is missing").In("reason").WithHint("say how you know it")
 	}
 	settled, err := h.settled(ctx, st)
 	if err != nil {

@@ -141,7 +141,7 @@ func (w *working) nextLane(lanes []store.Lane, taken map[string]int, passed map[
 	return first, upTo, ok
 }
 
-// startOf claims runs of a lane and begins to start them. Those that cannot start are filed. It
+// startOf claims runs of a lane and begins to start them. Blocked runs are filed. It
 // returns how many it began to start.
 func (w *working) startOf(ctx context.Context, st store.Backend, l store.Lane, upTo time.Time, room int, taken map[string]int) (begun int, err error) {
 	for most := room; begun < room && !w.closed(parseLane(l.Name), taken); most = pageSize {

@@ -50,7 +50,7 @@ func (w *working) watchClock(ctx context.Context, st store.Backend) error {
 }
 
 // shortenDelays gives runs that were queued or put back at a time that has not come yet the
-// length of their delay from now. Those that are queued for a time of the day keep it.
+// length of their delay from now. A run for a time of the day keeps that time.
 func (q *Queue) shortenDelays(ctx context.Context, st store.Backend) error {
 	now := st.Now()
 	for from := 0; ; from += pageSize {

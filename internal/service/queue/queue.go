@@ -47,7 +47,7 @@ type Queue struct {
 	wake waker
 }
 
-// Options are what a queued run has besides other runs.
+// Options are the settings of queued runs only.
 type Options struct {
 	Priority int           // 1 to 4, 1 is first; 0: DefaultPriority
 	Delay    time.Duration // from now
@@ -56,7 +56,7 @@ type Options struct {
 	Limits   []store.Slot  // Key is "grant", "tool:ID" or "source:NAME"
 }
 
-// task is what a queued run is to do, as it is recorded with the plan.
+// task is the work of a queued run, as it is recorded with the plan.
 type task struct {
 	File      string               `json:"file"`
 	Inputs    map[string]string    `json:"inputs,omitempty"`
@@ -177,7 +177,7 @@ func (q *Queue) prepare(ctx context.Context, r runs.Request, o *Options) (store.
 	return run, nil
 }
 
-// check settles the priority, and checks what does not depend on the run.
+// check settles the priority, and checks everything that is the same for all runs.
 func (o *Options) check() error {
 	if o.Priority == 0 {
 		o.Priority = DefaultPriority

@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// scheduleName is what schedules may be called.
+// scheduleName matches names of schedules.
 var scheduleName = regex.Lazy(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // NewSchedule is a schedule that a person makes.
