@@ -84,15 +84,15 @@ var keptUntil = []timed{
 		return is
 	}, false},
 	{"a request", 10 * time.Minute, func(t *testing.T, s store.Backend, n byte, until time.Time) {
-		if _, fresh, err := s.BeginRequest(t.Context(), store.RequestRecord{Holder: "ann", Key: [32]byte{n}, Until: until}, 100); err != nil || !fresh {
-			t.Fatal(fresh, err)
+		if _, state, err := s.BeginRequest(t.Context(), store.RequestRecord{Holder: "ann", Key: [32]byte{n}, Until: until}, 100); err != nil || state != store.RequestClaimed {
+			t.Fatal(state, err)
 		}
 	}, func(t *testing.T, s store.Backend, n byte, until time.Time) bool {
-		_, fresh, err := s.BeginRequest(t.Context(), store.RequestRecord{Holder: "ann", Key: [32]byte{n}, Until: until}, 100)
+		_, state, err := s.BeginRequest(t.Context(), store.RequestRecord{Holder: "ann", Key: [32]byte{n}, Until: until}, 100)
 		if err != nil {
 			t.Error(err)
 		}
-		return !fresh
+		return state != store.RequestClaimed
 	}, false},
 	{"a used proof", 30 * time.Minute, func(t *testing.T, s store.Backend, n byte, until time.Time) { // of which 10 are a margin
 		if fresh, err := s.UseProof(t.Context(), [32]byte{1: n}, until.Add(-10*time.Minute)); err != nil || !fresh {

@@ -54,21 +54,21 @@ func sameClaim(a, b store.RequestRecord) bool {
 // claims are the requests that this process carries out, each with a token of its claim.
 type claims struct {
 	mu  sync.Mutex
-	all map[claim]*store.RequestRecord
+	all map[requestClaim]*store.RequestRecord
 }
 
-type claim struct {
+type requestClaim struct {
 	holder string
 	key    [32]byte
 }
 
-func claimOf(r store.RequestRecord) claim { return claim{r.Holder, r.Key} }
+func claimOf(r store.RequestRecord) requestClaim { return requestClaim{r.Holder, r.Key} }
 
 func (c *claims) add(token *store.RequestRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
-		c.all = map[claim]*store.RequestRecord{}
+		c.all = map[requestClaim]*store.RequestRecord{}
 	}
 	c.all[claimOf(*token)] = token
 }
