@@ -80,6 +80,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if admin.AdminGrant, err = a.Grants.Admin(ctx, grants.AdminTerms{Policy: q.Policy, Workspace: q.Workspace, NewToken: q.NewToken}); err != nil {
 		return err
 	}
+	a.Approvals.Ending = ctx
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ui := a.webUI(q, conf != nil, st)

@@ -20,6 +20,8 @@ import (
 type serving struct {
 	*world
 	env   []string // besides the world's
+	flags []string // besides those that all services get
+	build string   // the program; "": binary
 	cmd   *exec.Cmd
 	url   string
 	token string
@@ -40,7 +42,10 @@ func (w *world) serveAgents(policy string, env ...string) *serving {
 
 func (s *serving) begin(policy string) {
 	s.t.Helper()
-	s.cmd = s.command("serve", "--listen", "127.0.0.1:0", "-p", policy, "--rate", "100000")
+	s.cmd = s.command(append([]string{"serve", "--listen", "127.0.0.1:0", "-p", policy, "--rate", "100000"}, s.flags...)...)
+	if s.build != "" {
+		s.cmd.Path = s.build
+	}
 	s.cmd.Env = append(s.cmd.Env, s.env...)
 	s.errs.Reset()
 	s.cmd.Stderr = &s.errs

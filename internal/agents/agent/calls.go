@@ -204,8 +204,8 @@ func (l *loop) makeCall(ctx context.Context, w *toolCall) error {
 	if err != nil {
 		return err
 	}
-	if notStarted(ctx, o) {
-		return context.Cause(ctx)
+	if l.notStarted(ctx, o) {
+		return errClosing
 	}
 	r := l.result(o, w.rc.Step)
 	w.result = &r
@@ -235,10 +235,16 @@ func (l *loop) publishProgress(ctx context.Context, c CallEvent) context.Context
 	})
 }
 
-// notStarted reports whether a call was cancelled because Remit ends, before it did
-// anything. It is made when the session is resumed.
-func notStarted(ctx context.Context, o runner.Outcome) bool {
-	return errors.Is(context.Cause(ctx), errClosing) && (o.Status == tool.Cancelled || fault.CodeOf(o.Err) == fault.NeedsApproval && !o.Approved)
+// notStarted reports whether a call ended because Remit ends, before it did anything. It is made
+// when the session is resumed.
+func (l *loop) notStarted(ctx context.Context, o runner.Outcome) bool {
+	switch {
+	case errors.Is(context.Cause(ctx), errClosing):
+		return o.Status == tool.Cancelled || o.Status == tool.StatusInterrupted || fault.CodeOf(o.Err) == fault.NeedsApproval && !o.Approved
+	case l.ending == nil || l.ending.Err() == nil:
+		return false
+	}
+	return o.Status == tool.StatusInterrupted // it waited for a person, or for a sub-agent that did
 }
 
 // recordedResult is the result of a call of an earlier run. It is nil if the call must
@@ -247,9 +253,9 @@ func notStarted(ctx context.Context, o runner.Outcome) bool {
 func (l *loop) recordedResult(ctx context.Context, c *ledger.Call) (*result, error) {
 	started := c.Intent != 0
 	switch c.Status {
-	case tool.Pending, tool.StatusInterrupted:
+	case tool.Pending:
 		return interrupted(), nil
-	case tool.Cancelled:
+	case tool.Cancelled, tool.StatusInterrupted:
 		if started {
 			return interrupted(), nil
 		}

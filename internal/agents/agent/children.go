@@ -134,7 +134,11 @@ func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, mo
 		if err := c.recover(ctx, act, r.ID); err != nil {
 			return nil, err
 		}
-		if err := c.svc.Wait(waiting, r.ID.String()); waiting.Err() != nil && errors.Is(err, waiting.Err()) {
+		err := c.svc.Wait(waiting, r.ID.String())
+		if errors.Is(err, errClosing) {
+			return nil, errClosing // the sub-agent waits for a person
+		}
+		if waiting.Err() != nil && errors.Is(err, waiting.Err()) {
 			break
 		}
 	}

@@ -30,10 +30,11 @@ type loop struct {
 	// gate is called before each step. It waits while the session is paused; in a replay
 	// it ends the turn where the record ends.
 	gate    func(ctx context.Context, step string) error
-	publish func(Event)   // may be nil
-	told    func() string // violations of sub-agents since the last step; nil: none
-	index   int           // of the last call
-	used    model.Usage   // tokens of answers that are not recorded with the session yet
+	ending  context.Context // of the process; nil: it goes on
+	publish func(Event)     // may be nil
+	told    func() string   // violations of sub-agents since the last step; nil: none
+	index   int             // of the last call
+	used    model.Usage     // tokens of answers that are not recorded with the session yet
 }
 
 // caller makes calls. It is a run, or the replay of one.

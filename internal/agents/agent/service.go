@@ -62,6 +62,12 @@ type Options struct {
 	// be continued; nil: nobody is.
 	Adopt  bool
 	Report func(session uuid.UUID, err error)
+	// Kept keeps the turns that wait for a person, for the next service on this machine to continue.
+	// Nil: somebody has to resume them. With Turns it is not used.
+	Kept store.Ephemera
+	// Ending ends when the process is about to end: a turn whose call waits for a person then ends
+	// at once, to be continued. Nil: it never ends.
+	Ending context.Context
 	// Idle is how long a session without a turn keeps its run open; 0: five minutes.
 	Idle time.Duration
 	Now  func() time.Time // nil: time.Now
@@ -75,7 +81,7 @@ type Service struct {
 	o       Options
 	process string // names this process in the IDs of events
 
-	stopFollowing context.CancelFunc // nil: there are no other nodes
+	stopFollowing context.CancelFunc // nil: no turns of other processes are continued
 	following     sync.WaitGroup
 	ends          turnEnds
 
@@ -102,6 +108,10 @@ func New(o Options) *Service {
 		ctx, stop := context.WithCancel(context.Background())
 		s.stopFollowing = stop
 		s.following.Go(func() { s.followTurns(ctx) })
+	} else if s.keeps() {
+		ctx, stop := context.WithCancel(context.Background())
+		s.stopFollowing = stop
+		s.following.Go(func() { s.followKept(ctx) })
 	}
 	return s
 }

@@ -330,7 +330,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 	if !act.child {
 		run.Said(provenance.Policy, a.SystemPrompt)
 	}
-	act.loop = &loop{set: set, conv: conv, run: run, publish: l.publish, gate: l.gate, told: l.takeTold, earlier: before.step, output: before.outcome}
+	act.loop = &loop{set: set, conv: conv, run: run, publish: l.publish, gate: l.gate, ending: s.o.Ending, told: l.takeTold, earlier: before.step, output: before.outcome}
 	l.setRun(act)
 	l.showState(held.epoch, d)
 	return act, nil
@@ -412,6 +412,7 @@ func (l *session) asking(question string, c runner.Call) (answered func()) {
 	e := Event{Type: ApprovalDue, Question: question, Call: &CallEvent{ID: call, Name: string(c.Tool), Tool: string(c.Tool), Args: json.RawMessage(toJSON(map[string]any(c.Args)))}}
 	t := l.currentTurn()
 	l.countQuestions(t, +1)
+	l.svc.keepTurns(context.Background(), l.id)
 	l.publish(e)
 	l.svc.publishToParents(context.Background(), l.id, e)
 	return func() { l.countQuestions(t, -1) }

@@ -45,6 +45,12 @@ type Desk struct {
 	// question is filed and the call refused; after the answer, the same call can be
 	// made again.
 	Wait bool
+	// Ending ends when this process is about to end: no call waits for an answer then. Its cause
+	// does not matter. Nil: it never ends.
+	Ending context.Context
+	// Continues says that an interrupted call is made again, as that of a session's turn. Its
+	// question stays open then.
+	Continues bool
 	// Filed is called after a new question was filed, before its answer is awaited; nil: nothing
 	// is called.
 	Filed func(store.Approval)
@@ -190,7 +196,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	deadline := d.now().Add(terms.ApprovalTimeout)
 	for {
 		if !q.Ahead { // an approval that is requested ahead is left for the call itself
-			if a, ok, err := d.claim(ctx, binding); err != nil || ok {
+			if a, ok, err := d.claim(ctx, q, binding); err != nil || ok {
 				return a, err
 			}
 		}
@@ -201,9 +207,9 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		if filed.State == store.Waiting && d.Here == nil && !d.Wait && ctx.Err() == nil {
 			return runner.Answer{}, d.noApprover(q, filed)
 		}
-		done, err := filed, error(nil)
+		done, blind, err := filed, time.Duration(0), error(nil)
 		if filed.State == store.Waiting {
-			done, err = d.wait(ctx, q, filed, d.offersSession(q))
+			done, blind, err = d.wait(ctx, q, filed, d.offersSession(q))
 		}
 		if errors.Is(err, ErrNotHere) {
 			return runner.Answer{}, d.noApprover(q, filed)
@@ -211,6 +217,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		if err != nil {
 			return runner.Answer{}, err
 		}
+		deadline = deadline.Add(blind) // nobody could answer meanwhile
 		switch {
 		case done.State == store.Refused:
 			return refusal(done), nil
@@ -248,17 +255,46 @@ func (d *Desk) noApprover(q runner.Question, filed store.Approval) error {
 }
 
 // claim uses an approval that was given before.
-func (d *Desk) claim(ctx context.Context, binding [32]byte) (runner.Answer, bool, error) {
-	got, ok, err := d.Store.Claim(ctx, binding, d.now())
-	if err != nil || !ok {
-		return runner.Answer{}, false, err
+func (d *Desk) claim(ctx context.Context, q runner.Question, binding [32]byte) (a runner.Answer, ok bool, err error) {
+	err = d.patiently(ctx, q, func() error {
+		var got store.Approval
+		if got, ok, err = d.Store.Claim(ctx, binding, d.now()); err == nil && ok {
+			a = answer(got, true)
+		}
+		return err
+	})
+	if err != nil || ok {
+		return a, ok, err
 	}
-	return answer(got, true), true, nil
+	return d.sessionBefore(ctx, q, binding)
+}
+
+// sessionBefore looks for an approval for the session that was given to this very call of the
+// session, in a run that was interrupted before the call used it.
+func (d *Desk) sessionBefore(ctx context.Context, q runner.Question, binding [32]byte) (a runner.Answer, ok bool, err error) {
+	if !d.Continues || q.Run.Session == uuid.Nil || !q.Run.Grant.Kept() || !q.Run.Grant.Chain().Terms().Session {
+		return a, false, nil
+	}
+	var list []store.Approval
+	err = d.patiently(ctx, q, func() error {
+		list, err = d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Binding: binding, Limit: maxSession})
+		return err
+	})
+	for _, s := range list {
+		if err == nil && s.Session != nil && s.Holder == q.Run.Grant.Holder() && s.Until.After(d.now()) && (s.Admin || !q.Decision.Admin) {
+			return forSession(s), true, nil
+		}
+	}
+	return a, false, err
 }
 
 // session looks for an approval of the session that matches the call.
 func (d *Desk) session(ctx context.Context, q runner.Question) (runner.Answer, bool, error) {
-	list, err := d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Run: q.Run.Seq, Limit: maxSession})
+	var list []store.Approval
+	err := d.patiently(ctx, q, func() (err error) {
+		list, err = d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Run: q.Run.Seq, Limit: maxSession})
+		return err
+	})
 	if err != nil {
 		return runner.Answer{}, false, err
 	}
@@ -301,89 +337,15 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	if s.Body, err = json.Marshal(d.body(q, d.offersSession(q))); err != nil {
 		return store.Approval{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
 	}
-	filed, err := d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
+	var filed store.Approval
+	err = d.patiently(ctx, q, func() (err error) {
+		filed, err = d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
+		return err
+	})
 	if err == nil && filed.ID == s.ID && d.Filed != nil {
 		d.Filed(filed)
 	}
 	return filed, err
-}
-
-// patience is how long a question waits for a ledger that cannot be read, as while a database
-// fails over. A node that cannot reach its database for longer than its lease ends by itself.
-const patience = 30 * time.Second
-
-// wait returns the question once it is answered, from here or from elsewhere, or
-// lapsed.
-func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval, session bool) (store.Approval, error) {
-	here, stop := context.WithCancel(ctx)
-	defer stop()
-	errs := make(chan error, 1)
-	if d.Here != nil {
-		c, err := d.caseOf(ctx, q, filed, session)
-		if err != nil {
-			return filed, err
-		}
-		go func() { errs <- d.answerHere(here, c) }()
-	}
-	every := d.Every
-	if every <= 0 {
-		every = defaultEvery
-	}
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for seen := time.Now(); ; {
-		now, err := d.Store.Question(ctx, filed.ID.String())
-		if err == nil {
-			seen = time.Now()
-		} else if ctx.Err() == nil && (!errors.Is(err, fault.StoreFailed) || time.Since(seen) > patience) {
-			return filed, err
-		}
-		if err == nil && now.State != store.Waiting {
-			return now, nil
-		}
-		if err == nil && !d.now().Before(now.Until) {
-			now.State = store.Lapsed
-			return now, d.Store.CloseQuestion(ctx, filed.ID, "remit", "nobody answered in time", d.now())
-		}
-		select {
-		case err := <-errs:
-			if errors.Is(err, ErrNotHere) && d.Wait {
-				err = nil // others can answer
-			}
-			if errors.Is(err, ErrNotHere) {
-				return filed, err
-			}
-			if err != nil {
-				after := context.WithoutCancel(ctx)
-				return filed, errors.Join(err, d.Store.CloseQuestion(after, filed.ID, "remit", "the person who is here could not be asked", d.now()))
-			}
-			errs = nil // answered here; others may be needed besides
-		case <-t.C:
-		case <-ctx.Done():
-			after := context.WithoutCancel(ctx)
-			return filed, errors.Join(context.Cause(ctx), d.Store.CloseQuestion(after, filed.ID, "remit", "the call was given up", d.now()))
-		}
-	}
-}
-
-// answerHere asks the person who is here.
-func (d *Desk) answerHere(ctx context.Context, c Case) error {
-	v, err := d.Here(ctx, c)
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // answered elsewhere, or given up
-	}
-	if err != nil {
-		return err
-	}
-	if v.By == "" {
-		return fault.New(fault.NeedsApproval, "the answer names no approver")
-	}
-	v.At = d.now()
-	_, err = d.Store.Vote(ctx, c.Question.ID, v)
-	if errors.Is(err, fault.ApprovalGone) || ctx.Err() != nil {
-		return nil //nolint:nilerr // somebody else was faster: the question says who
-	}
-	return err
 }
 
 func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Approval, session bool) (Case, error) {

@@ -146,7 +146,7 @@ func perform(t *testing.T, s store.Approvals, op byte, binding [32]byte, waiting
 		q, err := s.Question(t.Context(), waiting.String())
 		unexpected(err)
 		if q.State == store.Waiting {
-			unexpected(s.CloseQuestion(t.Context(), *waiting, "test", "", at))
+			unexpected(s.CloseQuestion(t.Context(), *waiting, store.Closing{By: "test", At: at}))
 		}
 	case 'c':
 		_, ok, err := s.Claim(t.Context(), binding, at)

@@ -318,8 +318,8 @@ func (r *Recording) Ask(ctx context.Context, q runner.Question) (runner.Answer, 
 		return runner.Answer{Yes: true}, nil
 	}
 	if !ok || rec.Parts[ledger.PartAnswer].Size() == 0 {
-		if ok && rec.Code == fault.NeedsApproval {
-			return a, r.failure(ctx, rec) // nobody was there, then as now
+		if ok && rec.Code != 0 && rec.Intent == 0 { // nobody answered, then as now
+			return a, r.failure(ctx, rec)
 		}
 		return a, fault.New(fault.NeedsApproval, "the record contains no answer")
 	}

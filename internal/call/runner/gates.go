@@ -239,7 +239,7 @@ func (f *flight) ask(ctx context.Context) error {
 	f.tellHooks(ctx, HookEvent{Stage: HookAsked, Reason: f.decision.Reason})
 	for range maxAsked {
 		a, err := f.r.Ask.Ask(ctx, f.question())
-		if errors.Is(err, fault.NeedsApproval) {
+		if errors.Is(err, fault.NeedsApproval) || notAnswered(ctx, err) {
 			return err
 		}
 		if err != nil {
@@ -255,6 +255,16 @@ func (f *flight) ask(ctx context.Context) error {
 	}
 	return fault.New(fault.NeedsApproval, "needs approval, but its files changed %d times while it waited: %s", maxAsked, f.decision.Reason).
 		WithHint("run it again when nothing writes to these files")
+}
+
+// notAnswered reports whether a call ended while its question waited, so that nobody refused it.
+func notAnswered(ctx context.Context, err error) bool {
+	switch code := fault.CodeOf(err); code {
+	case fault.Interrupted, fault.ToolCancelled, fault.StoreFailed:
+		return true
+	default:
+		return ctx.Err() != nil && (code.OfGrant() || code == fault.LimitReached || code == fault.ToolTimeout)
+	}
 }
 
 // question is the question whether the call may run.

@@ -45,6 +45,7 @@ type Outcome struct {
 	Large   bool           // the output is not to be held: Caller.Output has it
 	Code    fault.Code     // why it did not complete
 	Message string
+	Unasked bool  // Remit ended while the step waited for a person
 	Fatal   error // the record cannot be written: nothing else may start
 }
 
@@ -106,7 +107,7 @@ func (s *Summary) count(st tool.Status) {
 
 // Run carries out p. Inputs are what [plan.Plan.Inputs] returned. It returns
 // once every step is accounted for and nothing runs any more. The run's status
-// is timeout if its time was over (ctx ended with fault.LimitReached as its
+// is interrupted if Remit ended while a step waited for a person, timeout if its time was over (ctx ended with fault.LimitReached as its
 // cause) before the last step was decided, cancelled if ctx was cancelled before the last step was decided or a call
 // ended as cancelled (no other step starts after that), else denied if a call was, else failed if a call failed or timed
 // out, else completed. Calls that do not complete are no error of Run: an error
@@ -137,6 +138,8 @@ func Run(ctx context.Context, p *plan.Plan, inputs map[string]any, caller Caller
 func (r *run) status() tool.Status {
 	s := &r.sum
 	switch {
+	case r.interrupted:
+		return tool.StatusInterrupted
 	case r.expired:
 		return tool.TimedOut
 	case r.cancelled || s.Cancelled > 0:
@@ -169,8 +172,10 @@ type run struct {
 	stopped   bool // a step that did not complete stopped the plan
 	cancelled bool
 	expired   bool // cancelled because the run's time was over
-	fatal     error
-	sum       Summary
+	// interrupted: cancelled because Remit ended while a step waited for a person.
+	interrupted bool
+	fatal       error
+	sum         Summary
 }
 
 type result struct {
@@ -369,7 +374,8 @@ func (r *run) settle(s *plan.Step, out Outcome) {
 		}
 	}
 	r.expired = r.expired || out.Status == tool.TimedOut && out.Code == fault.LimitReached
-	r.cancelled = r.cancelled || r.expired || out.Status == tool.Cancelled
+	r.interrupted = r.interrupted || out.Unasked
+	r.cancelled = r.cancelled || r.expired || r.interrupted || out.Status == tool.Cancelled
 	if wrong && s.OnError == plan.Stop {
 		r.stopped = true
 		for _, i := range r.held {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/plan"
@@ -40,6 +41,7 @@ func (t *Through) Call(ctx context.Context, index int, step *plan.Step, args too
 		t.at[index] = o.Seq
 		t.mu.Unlock()
 	}
+	out.Unasked = o.Status == tool.StatusInterrupted && o.Decision.Effect == policy.Ask && !o.Approved
 	if o.Err != nil {
 		out.Code, out.Message = fault.CodeOf(o.Err), fault.Message(o.Err)
 	}

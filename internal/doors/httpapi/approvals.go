@@ -19,6 +19,8 @@ import (
 type Approvals interface {
 	Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]store.Approval, error)
 	Question(ctx context.Context, id string) (store.Approval, error) // fault.ApprovalGone
+	// InterruptedQuestions lists the newest questions whose calls ended with their process or caller.
+	InterruptedQuestions(ctx context.Context) ([]store.Approval, error)
 	// QuestionHistory counts only what the viewer sees.
 	QuestionHistory(ctx context.Context, id string, v approval.Viewer) (approval.History, error)
 	Answer(ctx context.Context, who *Caller, id string, a Answer) (store.Approval, error)
@@ -209,7 +211,8 @@ func (s *Server) listApprovals() {
 	type list struct {
 		asked
 		Page
-		All bool `query:"all" doc:"Include answered and expired questions"`
+		All         bool `query:"all" doc:"Include answered and expired questions"`
+		Interrupted bool `query:"interrupted" doc:"Instead, those of the last day whose calls ended with their process or caller before they were made. There are no further pages"`
 	}
 	route(s, operation{
 		id: "listApprovals", method: http.MethodGet, path: "/v1/approvals", tag: "approvals", action: "approvals.read", summary: "List questions",
@@ -220,6 +223,10 @@ func (s *Server) listApprovals() {
 			return nil, err
 		}
 		out := ApprovalList{Items: []store.Approval{}}
+		if in.Interrupted {
+			out.Items, err = s.interrupted(ctx, &in.asked, in.Limit)
+			return &struct{ Body ApprovalList }{out}, err
+		}
 		for scanned := 0; ; {
 			all, err := s.o.Approvals.Questions(ctx, !in.All, at, in.Limit+1)
 			if err != nil {
@@ -245,4 +252,20 @@ func (s *Server) listApprovals() {
 			}
 		}
 	})
+}
+
+// interrupted lists the interrupted questions that the caller may see.
+func (s *Server) interrupted(ctx context.Context, in *asked, limit int) ([]store.Approval, error) {
+	all, err := s.o.Approvals.InterruptedQuestions(ctx)
+	out := []store.Approval{}
+	for _, q := range all {
+		if err != nil || len(out) == limit {
+			break
+		}
+		var ok bool
+		if ok, err = s.concerns(ctx, in, q); ok {
+			out = append(out, q)
+		}
+	}
+	return out, err
 }

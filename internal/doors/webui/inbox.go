@@ -11,13 +11,14 @@ import (
 
 // inboxView is what needs a person.
 type inboxView struct {
-	Waiting []question
-	More    bool      // further questions wait
-	Running []runLine // newest first
-	Denied  []runLine // recent runs with a refused call
-	Failed  []runLine
-	Held    []heldLine // changes that wait for review
-	Budgets []budget   // near their end
+	Waiting     []question
+	More        bool       // further questions wait
+	Interrupted []question // whose calls do not wait any more
+	Running     []runLine  // newest first
+	Denied      []runLine  // recent runs with a refused call
+	Failed      []runLine
+	Held        []heldLine // changes that wait for review
+	Budgets     []budget   // near their end
 }
 
 // budget is a limit that is nearly used up.
@@ -39,6 +40,9 @@ func (s *Server) inbox(x *exchange) (*page, error) {
 		return nil, err
 	}
 	v.More = next != ""
+	if v.Interrupted, _, err = x.questions(url.Values{"interrupted": {"true"}, "limit": {"10"}}); err != nil {
+		return nil, err
+	}
 	for _, part := range []struct {
 		into  *[]runLine
 		query url.Values

@@ -109,7 +109,7 @@ func (s *Agents) service(st store.Backend, q Request, tools runner.Catalog) (*ag
 		Record: st, Grants: h, Runs: h, Capabilities: q.Capabilities, Models: q.Models,
 		Chat: func(c agent.ChatRequest) permit.Tool { return s.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: s.matchTools,
 		Files: FilesOf(st, quota), Quota: quota, Secret: s.Secrets.In,
-		Turns: turns, Adopt: q.Adopt, Report: s.notContinued,
+		Turns: turns, Adopt: q.Adopt, Report: s.notContinued, Kept: st, Ending: s.Approvals.Ending,
 	}), nil
 }
 

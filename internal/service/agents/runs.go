@@ -102,10 +102,12 @@ func (d *desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		}
 		return store.Vote{}, approval.ErrNotHere
 	}
-	a, err := d.approvals.Desk(true, notify, nil).Ask(ctx, q)
+	asker := d.approvals.Desk(true, notify, nil)
+	asker.Continues = true
+	a, err := asker.Ask(ctx, q)
 	mu.Lock()
 	defer mu.Unlock()
-	if answered = true; over != nil {
+	if answered = true; over != nil && !errors.Is(err, fault.Interrupted) { // it still waits, also without a process
 		over()
 	}
 	return a, err

@@ -37,6 +37,8 @@ type Approvals struct {
 	Tools    *catalog.Catalog // to show what earlier calls did
 	Notifier *notify.Notifier // tells people of new questions; nil: nobody is told
 	Policies *policies.Policies
+	// Ending ends when this process is about to end: no call waits for an answer then. Nil: never.
+	Ending context.Context
 	// Role is the role that a person whom an identity provider knows has now: an error if none.
 	Role func(p *ledger.Person) (settings.Role, error)
 }
@@ -59,6 +61,8 @@ func (s *Approvals) Desk(wait bool, here func(ctx context.Context, c approval.Ca
 type Desk struct {
 	of   *Approvals
 	Wait bool // wait for an answer where no person is here to give it
+	// Continues says that an interrupted call is made again: its question stays open.
+	Continues bool
 	// Here asks the person at the terminal; nil without one: others can answer.
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
 	// Advice tells a caller how an unanswered question can be answered; nil: as the
@@ -101,7 +105,7 @@ func (d *Desk) over(st store.Backend) *approval.Desk {
 		}
 		return person, who.Role, nil
 	}
-	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.

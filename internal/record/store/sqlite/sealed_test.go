@@ -197,7 +197,7 @@ func TestVerifyNamesRowsThatWerePutBack(t *testing.T) {
 	for _, err := range []error{
 		s.SetStanding(ctx, store.StandingChange{Grant: id(1), To: store.Revoked, At: time.Now()}),
 		s.Settle(ctx, 4, []store.Settlement{{Meter: meter, Spent: 2, Return: 1}}),
-		s.CloseQuestion(ctx, id(11), "user:ann", "no longer", time.Now()),
+		s.CloseQuestion(ctx, id(11), store.Closing{By: "user:ann", Why: "no longer", At: time.Now()}),
 	} {
 		if err != nil {
 			t.Fatal(err)

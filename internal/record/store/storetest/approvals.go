@@ -385,7 +385,7 @@ func approvalsClose(t *testing.T, open OpenStore) {
 	vote(t, a, good.ID, yes("user:ann"))
 	for _, q := range []store.Approval{waits, good} {
 		for range 2 { // a second time does nothing
-			if err := a.CloseQuestion(t.Context(), q.ID, "user:ann", "no longer wanted", asks.Add(time.Minute)); err != nil {
+			if err := a.CloseQuestion(t.Context(), q.ID, store.Closing{By: "user:ann", Why: "no longer wanted", At: asks.Add(time.Minute)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -145,12 +145,35 @@ func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
 	entries = append(entries, ledger.Entry{Durable: true, Event: ledger.Event{
 		Kind: ledger.RunFinished, At: now, Run: run, Status: tool.StatusInterrupted, Code: fault.Interrupted,
 	}})
-	_, err = s.Append(ctx, entries...)
-	if err == nil || !errors.Is(err, fault.Internal) {
-		return err == nil, err
+	if _, err = s.Append(ctx, entries...); err == nil {
+		return true, s.closeOrphans(ctx, run)
+	}
+	if !errors.Is(err, fault.Internal) {
+		return false, err
 	}
 	if again, rerr := readProgress(ctx, s.read, run); rerr == nil && again.Status != tool.Pending {
 		return false, nil
 	}
 	return false, err
+}
+
+// closeOrphans closes the questions of an interrupted run that nobody continues. A session's turn
+// is continued, so its questions wait on.
+func (s *Store) closeOrphans(ctx context.Context, run ledger.Seq) error {
+	for ev, err := range s.Events(ctx, run) {
+		if err != nil {
+			return err
+		}
+		if len(ev.Event.Subject) > 0 {
+			return nil
+		}
+		break
+	}
+	list, err := s.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: run, Limit: page})
+	for _, q := range list {
+		if err == nil {
+			err = s.CloseQuestion(ctx, q.ID, store.Closing{By: "remit", Why: "the process that asked ended while the call waited, so the call was not made", Code: fault.Interrupted, At: time.Now()})
+		}
+	}
+	return err
 }

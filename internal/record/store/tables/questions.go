@@ -253,11 +253,11 @@ func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (stor
 
 // CloseQuestion implements store.Approvals. It closes a question that waits, or
 // that was approved but not used.
-func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, by, why string, at time.Time) error {
+func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, c store.Closing) error {
 	var row sealedRow
-	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: at.UnixMicro(), ID: id[:], Principal: by, Question: uint8(store.Lapsed)}}
-	if why != "" {
-		e.Payload = ledger.Payload{ledger.PartReason: []byte(why)}
+	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: c.At.UnixMicro(), ID: id[:], Principal: c.By, Code: c.Code, Question: uint8(store.Lapsed)}}
+	if c.Why != "" {
+		e.Payload = ledger.Payload{ledger.PartReason: []byte(c.Why)}
 	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		var err error
@@ -296,7 +296,7 @@ func (s *Store) Question(ctx context.Context, id string) (store.Approval, error)
 // Questions implements store.Approvals.
 func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.Approval, error) {
 	where, args := []string{"1 = 1"}, []any{}
-	and := func(cond string, value int64) {
+	and := func(cond string, value any) {
 		where = append(where, cond)
 		args = append(args, value)
 	}
@@ -305,6 +305,9 @@ func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.
 	}
 	if f.Run != 0 {
 		and("q.run = ?", int64(f.Run))
+	}
+	if f.Binding != [32]byte{} {
+		and("q.binding = ?", f.Binding[:])
 	}
 	if f.Before != 0 {
 		and("q.seq < ?", int64(f.Before))

@@ -1,0 +1,141 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// wait returns the question once it is answered, from here or from elsewhere, or lapsed. A ledger
+// that cannot be read delays the answer and never gives one: blind is for how long it was so.
+func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval, session bool) (_ store.Approval, blind time.Duration, err error) {
+	ctx, stop := d.untilEnding(ctx)
+	defer stop()
+	errs := make(chan error, 1)
+	if d.Here != nil {
+		c, err := d.caseOf(ctx, q, filed, session)
+		if err != nil {
+			return filed, 0, err
+		}
+		go func() { errs <- d.answerHere(ctx, c) }()
+	}
+	every := d.every()
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for seen := time.Now(); ; {
+		now, err := d.Store.Question(ctx, filed.ID.String())
+		switch {
+		case err == nil:
+			blind += max(0, time.Since(seen)-every)
+			seen = time.Now()
+		case ctx.Err() == nil && !errors.Is(err, fault.StoreFailed):
+			return filed, blind, err
+		}
+		if err == nil && now.State != store.Waiting {
+			return now, blind, nil
+		}
+		if err == nil && !d.now().Before(now.Until) {
+			now.State = store.Lapsed
+			return now, blind, d.close(ctx, filed, 0, "nobody answered in time")
+		}
+		select {
+		case err := <-errs:
+			if errors.Is(err, ErrNotHere) && d.Wait {
+				err = nil // others can answer
+			}
+			if errors.Is(err, ErrNotHere) {
+				return filed, blind, err
+			}
+			if err != nil {
+				return filed, blind, errors.Join(err, d.close(ctx, filed, 0, "the person who is here could not be asked"))
+			}
+			errs = nil // answered here; others may be needed besides
+		case <-t.C:
+		case <-ctx.Done():
+			return filed, blind, d.abandon(ctx, filed)
+		}
+	}
+}
+
+// close ends a question that waits.
+func (d *Desk) close(ctx context.Context, q store.Approval, code fault.Code, why string) error {
+	return d.Store.CloseQuestion(context.WithoutCancel(ctx), q.ID, store.Closing{By: "remit", Why: why, Code: code, At: d.now()})
+}
+
+// errEnding is why no call waits for an answer any more.
+var errEnding = fault.New(fault.Interrupted, "Remit ended while the call waited for an answer")
+
+// untilEnding gives a context that ends also when this process is about to end.
+func (d *Desk) untilEnding(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if d.Ending == nil {
+		return ctx, func() { cancel(nil) }
+	}
+	stop := context.AfterFunc(d.Ending, func() { cancel(errEnding) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// abandon leaves a question whose call does not wait any more, and returns why. The question of a
+// call that is made again stays open, and so does an approval that arrives meanwhile.
+func (d *Desk) abandon(ctx context.Context, q store.Approval) error {
+	why := context.Cause(ctx)
+	switch interrupted := errors.Is(why, fault.Interrupted); {
+	case interrupted && d.Continues:
+		return why
+	case interrupted:
+		return errors.Join(why, d.close(ctx, q, fault.Interrupted, "Remit ended while the call waited, so the call was not made"))
+	case errors.Is(why, context.Canceled) && fault.CodeOf(why) == fault.Internal:
+		why = fault.Wrap(fault.ToolCancelled, why, "the caller ended while the call waited for an answer")
+		return errors.Join(why, d.close(ctx, q, fault.Interrupted, "the caller ended while the call waited, so the call was not made"))
+	}
+	return errors.Join(why, d.close(ctx, q, 0, "the call was given up: "+fault.Message(why)))
+}
+
+// answerHere asks the person who is here.
+func (d *Desk) answerHere(ctx context.Context, c Case) error {
+	v, err := d.Here(ctx, c)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // answered elsewhere, or given up
+	}
+	if err != nil {
+		return err
+	}
+	if v.By == "" {
+		return fault.New(fault.NeedsApproval, "the answer names no approver")
+	}
+	v.At = d.now()
+	err = d.patiently(ctx, c.Asked, func() error {
+		_, err := d.Store.Vote(ctx, c.Question.ID, v)
+		return err
+	})
+	if errors.Is(err, fault.ApprovalGone) || ctx.Err() != nil {
+		return nil //nolint:nilerr // somebody else was faster: the question says who
+	}
+	return err
+}
+
+// patiently repeats an access to the ledger while it cannot be read or written: a slow ledger
+// delays a question and does not refuse it. The time of a question is the bound.
+func (d *Desk) patiently(ctx context.Context, q runner.Question, access func() error) error {
+	ctx, stop := d.untilEnding(ctx)
+	defer stop()
+	for until := time.Now().Add(q.Run.Grant.Chain().Terms().ApprovalTimeout); ; {
+		err := access()
+		if !errors.Is(err, fault.StoreFailed) || !time.Now().Before(until) || pause.For(ctx, d.every()) != nil {
+			return err
+		}
+	}
+}
+
+// every is how often answers from elsewhere are looked for.
+func (d *Desk) every() time.Duration {
+	if d.Every > 0 {
+		return d.Every
+	}
+	return defaultEvery
+}
