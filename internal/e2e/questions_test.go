@@ -87,7 +87,7 @@ var askingDoors = map[string]func(a *asking){
 	"sub-agent": func(a *asking) {
 		child := a.agent("Child", "- tool_calls: [{name: fs_write, args: "+writeOnce+"}]\n- {text: done, repeat: true}\n", "workspace")
 		a.session = a.serving.session(a.agent("Parent", `- tool_calls: [{name: spawn_agent, args: {agent: "`+child+`", name: helper, task: write}}]
-- tool_calls: [{name: wait_agents, args: {}}]
+- tool_calls: [{name: wait, args: {}}]
 - {text: done, repeat: true}
 `, "subagents", "workspace"))
 		a.tell(a.session, "")

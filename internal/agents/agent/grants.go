@@ -69,6 +69,8 @@ type RunRequest struct {
 	// Asking is called when a call of the run waits for a person's approval; answered
 	// must be called when it no longer waits.
 	Asking func(question string, c runner.Call) (answered func())
+	// Keep is called before a question about a call is filed: it keeps the turn for the next process.
+	Keep func(ctx context.Context)
 	// Observe, if not nil, is told when a call of the run enters a state.
 	Observe func(runner.Notice)
 	Queued  *Queued // nil: the run was not queued

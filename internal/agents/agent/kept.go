@@ -37,6 +37,9 @@ func keptKey(session uuid.UUID) [32]byte { return sha256.Sum256(session[:]) }
 // keeps reports whether turns that wait are kept here.
 func (s *Service) keeps() bool { return s.o.Kept != nil && s.o.Turns == nil && s.o.Adopt }
 
+// keep keeps the session's turn, before its call waits for a person.
+func (l *session) keep(ctx context.Context) { l.svc.keepTurns(context.WithoutCancel(ctx), l.id) }
+
 // keepTurns keeps the turn of a session that waits for a person, and those of the sessions above
 // it. A turn that cannot be kept goes on here; after a restart somebody has to resume it.
 func (s *Service) keepTurns(ctx context.Context, id uuid.UUID) {

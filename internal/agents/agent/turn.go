@@ -312,7 +312,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 		observe = s.watchChild(r.Parent, *d.Child)
 	}
 	run, err := s.o.Runs.Begin(ctx, RunRequest{
-		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Outputs: outputs{s.o.Record, l.id}, Asking: l.asking, Queued: t.queued,
+		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Outputs: outputs{s.o.Record, l.id}, Asking: l.asking, Keep: l.keep, Queued: t.queued,
 	})
 	if err != nil {
 		return nil, err
@@ -412,7 +412,6 @@ func (l *session) asking(question string, c runner.Call) (answered func()) {
 	e := Event{Type: ApprovalDue, Question: question, Call: &CallEvent{ID: call, Name: string(c.Tool), Tool: string(c.Tool), Args: json.RawMessage(toJSON(map[string]any(c.Args)))}}
 	t := l.currentTurn()
 	l.countQuestions(t, +1)
-	l.svc.keepTurns(context.Background(), l.id)
 	l.publish(e)
 	l.svc.publishToParents(context.Background(), l.id, e)
 	return func() { l.countQuestions(t, -1) }

@@ -51,6 +51,8 @@ type Desk struct {
 	// Continues says that an interrupted call is made again, as that of a session's turn. Its
 	// question stays open then.
 	Continues bool
+	// Before is called before a question is filed; nil: nothing is called.
+	Before func(ctx context.Context)
 	// Filed is called after a new question was filed, before its answer is awaited; nil: nothing
 	// is called.
 	Filed func(store.Approval)
@@ -336,6 +338,9 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	}
 	if s.Body, err = json.Marshal(d.body(q, d.offersSession(q))); err != nil {
 		return store.Approval{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
+	}
+	if d.Before != nil {
+		d.Before(ctx)
 	}
 	var filed store.Approval
 	err = d.patiently(ctx, q, func() (err error) {

@@ -193,18 +193,52 @@ func (s *Server) followApprovals() {
 			"It needs no right to read the record. A comment line comes every few seconds; `end` says that the service ends the stream: connect again.",
 		more: map[int]reply{200: {text: "The events of questions", kind: "text/event-stream"}},
 	}, func(ctx context.Context, in *follow) (*Streamed, error) {
-		return s.followRecord(ctx, in.x, in.who, in.Last, func(e history.AuditEvent) (any, error) {
+		return s.followRecord(ctx, in.x, in.who, in.Last, func(b *history.Batch) ([]byte, error) { return s.questionsOf(ctx, &in.asked, b) })
+	})
+}
+
+// questionsOf encodes the events of the questions that a caller may see. The questions are read, and
+// each event is encoded, once for all streams.
+func (s *Server) questionsOf(ctx context.Context, in *asked, b *history.Batch) ([]byte, error) {
+	type told struct {
+		q    store.Approval
+		text []byte
+	}
+	all, err := b.Once("questions", func() (any, error) {
+		var all []told
+		for _, e := range b.Events {
 			if e.Approval == "" {
-				return nil, nil
+				continue
 			}
-			if _, err := s.question(ctx, &in.asked, e.Approval); fault.CodeOf(err) == fault.ApprovalGone {
-				return nil, nil
-			} else if err != nil {
+			q, err := s.o.Approvals.Question(ctx, e.Approval)
+			if fault.CodeOf(err) == fault.ApprovalGone {
+				continue
+			}
+			if err != nil {
 				return nil, err
 			}
-			return QuestionEvent{e.Seq, e.At, e.Event, e.Approval, e.Status}, nil
-		})
+			text, err := appendEvent(nil, strconv.FormatUint(uint64(e.Seq), 10), e.Event, QuestionEvent{e.Seq, e.At, e.Event, e.Approval, e.Status})
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, told{q, text})
+		}
+		return all, nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	for _, one := range all.([]told) {
+		ok, err := s.concerns(ctx, in, one.q)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			text = append(text, one.text...)
+		}
+	}
+	return text, nil
 }
 
 func (s *Server) listApprovals() {

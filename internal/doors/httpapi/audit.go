@@ -20,8 +20,9 @@ type Audit interface {
 	// Audit lists events, newest first, and gives the position of the next page (0: there
 	// is none).
 	Audit(ctx context.Context, q history.AuditQuery) ([]history.AuditEvent, ledger.Seq, error)
-	// Follow emits events as they are recorded, those after a position first (nil: none).
-	Follow(ctx context.Context, after *ledger.Seq, emit func(history.AuditEvent) error) error
+	// Follow emits events as they are recorded, those after a position first (nil: none). All
+	// followers share the batches.
+	Follow(ctx context.Context, after *ledger.Seq, emit func(*history.Batch) error) error
 	// VerifyAll recomputes the whole log.
 	VerifyAll(ctx context.Context) (store.VerifyReport, error)
 	// Result gives the recorded result of the one call of a run: fault.RunUnknown.
@@ -133,13 +134,40 @@ func (s *Server) followAudit() {
 			"A comment line comes every few seconds; `end` says that the service ends the stream: connect again.",
 		more: map[int]reply{200: {text: "The events of the record", kind: "text/event-stream"}},
 	}, func(ctx context.Context, in *follow) (*Streamed, error) {
-		return s.followRecord(ctx, in.x, in.who, in.Last, func(e history.AuditEvent) (any, error) { return e, nil })
+		return s.followRecord(ctx, in.x, in.who, in.Last, func(b *history.Batch) ([]byte, error) {
+			return textOf(b, "record", func(e history.AuditEvent) (any, error) { return e, nil })
+		})
 	})
 }
 
+// textOf encodes what show makes of the events of a batch, once for all streams with this key.
+// Where show gives nil, the event is left out.
+func textOf(b *history.Batch, key string, show func(history.AuditEvent) (any, error)) ([]byte, error) {
+	text, err := b.Once(key, func() (any, error) {
+		var text []byte
+		for _, e := range b.Events {
+			v, err := show(e)
+			if err != nil {
+				return nil, err
+			}
+			if v == nil {
+				continue
+			}
+			if text, err = appendEvent(text, strconv.FormatUint(uint64(e.Seq), 10), e.Event, v); err != nil {
+				return nil, err
+			}
+		}
+		return text, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return text.([]byte), nil
+}
+
 // followRecord streams what show makes of the record's events, after the one with the ID last
-// ("": from now on). Where it gives nil, the event is left out.
-func (s *Server) followRecord(ctx context.Context, x *exchange, who *Caller, last string, show func(history.AuditEvent) (any, error)) (*Streamed, error) {
+// ("": from now on).
+func (s *Server) followRecord(ctx context.Context, x *exchange, who *Caller, last string, show func(*history.Batch) ([]byte, error)) (*Streamed, error) {
 	var after *ledger.Seq
 	if last != "" {
 		n, err := strconv.ParseUint(last, 10, 63)
@@ -156,12 +184,12 @@ func (s *Server) followRecord(ctx context.Context, x *exchange, who *Caller, las
 	return &Streamed{func(huma.Context) {
 		defer release()
 		s.follow(ctx, x, who, func(ctx context.Context, st *stream) error {
-			return s.o.Audit.Follow(ctx, after, func(e history.AuditEvent) error {
-				v, err := show(e)
-				if err != nil || v == nil {
+			return s.o.Audit.Follow(ctx, after, func(b *history.Batch) error {
+				text, err := show(b)
+				if err != nil || len(text) == 0 {
 					return err
 				}
-				return st.event(strconv.FormatUint(uint64(e.Seq), 10), e.Event, v)
+				return st.raw(text)
 			})
 		})
 	}}, nil

@@ -89,17 +89,18 @@ func (st *stream) begin() string {
 }
 
 // raw writes and flushes. A client that does not read in time is disconnected.
-func (st *stream) raw(text string) error {
+func (st *stream) raw(text []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.err != nil {
 		return st.err
 	}
 	if !st.begun {
-		text = st.begin() + text
+		if _, st.err = st.x.ResponseWriter.Write([]byte(st.begin())); st.err != nil {
+			return st.err
+		}
 	}
-	_, st.err = st.x.ResponseWriter.Write([]byte(text))
-	if st.err == nil {
+	if _, st.err = st.x.ResponseWriter.Write(text); st.err == nil {
 		if err := st.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			st.err = err
 		}
@@ -108,22 +109,26 @@ func (st *stream) raw(text string) error {
 }
 
 // send writes one event of a session.
-func (st *stream) send(e agent.Event) error { return st.event(e.ID, string(e.Type), e) }
-
-// event writes one event.
-func (st *stream) event(id, kind string, v any) error {
-	b, err := json.Marshal(v)
+func (st *stream) send(e agent.Event) error {
+	text, err := appendEvent(nil, e.ID, string(e.Type), e)
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
-	if id != "" && !strings.ContainsAny(id, "\r\n\x00") {
-		text.WriteString("id: " + id + "\n")
+	return st.raw(text)
+}
+
+// appendEvent appends one event of a stream to a text.
+func appendEvent(to []byte, id, kind string, v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
 	}
-	text.WriteString("event: " + kind + "\ndata: ")
-	text.Write(b) // JSON has no line breaks
-	text.WriteString("\n\n")
-	return st.raw(text.String())
+	if id != "" && !strings.ContainsAny(id, "\r\n\x00") {
+		to = append(to, "id: "+id+"\n"...)
+	}
+	to = append(to, "event: "+kind+"\ndata: "...)
+	to = append(to, b...) // JSON has no line breaks
+	return append(to, "\n\n"...), nil
 }
 
 // end tells the client that the stream is over, and why.
@@ -178,7 +183,7 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 		case <-ctx.Done():
 			return
 		case <-first.C:
-			if st.raw("") != nil {
+			if st.raw(nil) != nil {
 				return
 			}
 		case <-s.draining:
@@ -190,7 +195,7 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 			}
 			return
 		case <-t.C:
-			if st.raw(": beat\n\n") != nil {
+			if st.raw([]byte(": beat\n\n")) != nil {
 				return
 			}
 		}
@@ -270,7 +275,7 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 		case e := <-queue:
 			err = st.send(e)
 		case <-beat.C:
-			err = st.raw(": beat\n\n")
+			err = st.raw([]byte(": beat\n\n"))
 		case <-watched.Done(): // the turn goes on under its own authority
 			st.end(turnFailed(context.Cause(watched)))
 			return

@@ -212,13 +212,13 @@ func (o others) Result(context.Context, string) (history.CallResult, error) {
 	return history.CallResult{}, fault.New(fault.RunUnknown, "no run")
 }
 
-func (o others) Follow(_ context.Context, after *ledger.Seq, emit func(history.AuditEvent) error) error {
+func (o others) Follow(_ context.Context, after *ledger.Seq, emit func(*history.Batch) error) error {
 	first := ledger.Seq(1)
 	if after != nil {
 		first = *after + 1
 	}
 	for seq := first; seq <= 2; seq++ {
-		if err := emit(history.AuditEvent{Seq: seq, Event: "run_started", Status: "running"}); err != nil {
+		if err := emit(&history.Batch{Events: []history.AuditEvent{{Seq: seq, Event: "run_started", Status: "running"}}}); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 		}
 	}
 	r := runs.Request{
-		Name: q.Name, Planning: q.Mode.Planning, Frozen: q.Mode.Frozen, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
+		Name: q.Name, Planning: q.Mode.Planning, Frozen: q.Mode.Frozen, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, keep: q.Keep, here: h.q.Here},
 		Agent: &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Outputs: q.Outputs, Granted: q.Granted, Tools: tools}, Context: labels,
 		Observe: both(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
 	}
@@ -83,6 +83,7 @@ func (o overlaid) Lookup(id tool.ID) (runner.Entry, error) {
 type desk struct {
 	approvals *approvals.Approvals
 	asking    func(question string, c runner.Call) (answered func())
+	keep      func(ctx context.Context)
 	here      func(ctx context.Context, c approval.Case) (store.Vote, error) // nil: no person is at a terminal
 }
 
@@ -103,7 +104,7 @@ func (d *desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		return store.Vote{}, approval.ErrNotHere
 	}
 	asker := d.approvals.Desk(true, notify, nil)
-	asker.Continues = true
+	asker.Continues, asker.Before = true, d.keep
 	a, err := asker.Ask(ctx, q)
 	mu.Lock()
 	defer mu.Unlock()

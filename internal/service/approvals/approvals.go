@@ -63,6 +63,7 @@ type Desk struct {
 	Wait bool // wait for an answer where no person is here to give it
 	// Continues says that an interrupted call is made again: its question stays open.
 	Continues bool
+	Before    func(ctx context.Context) // called before a question is filed; may be nil
 	// Here asks the person at the terminal; nil without one: others can answer.
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
 	// Advice tells a caller how an unanswered question can be answered; nil: as the
@@ -105,7 +106,7 @@ func (d *Desk) over(st store.Backend) *approval.Desk {
 		}
 		return person, who.Role, nil
 	}
-	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Before: d.Before, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.

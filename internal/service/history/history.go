@@ -25,6 +25,8 @@ type History struct {
 	Home *home.Home
 	// Reader opens the ledger to look at, also one that cannot be written.
 	Reader func(context.Context) (store.Backend, error)
+
+	feed feed
 }
 
 // VerifyAll recomputes the whole log.
