@@ -29,6 +29,15 @@ type Authority interface {
 	Done(ctx context.Context, run *Run) error
 }
 
+// Patient is an Authority over a ledger that may be slow, or away for a moment.
+type Patient interface {
+	// Await is Check that waits for the ledger while it cannot be read.
+	Await(ctx context.Context, g grant.Grant) error
+	// Sight returns a context for calls that act. It ends when the ledger cannot be read for a
+	// while, so that a revocation could not be seen. Calls that wait need none.
+	Sight(ctx context.Context, g grant.Grant) (context.Context, context.CancelFunc)
+}
+
 // authority returns the authority of a grant: the runner's, or, for a grant that the ledger
 // does not keep, one that knows the grant's own times alone. The limits of the policies are
 // counted for each run in either case.

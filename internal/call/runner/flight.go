@@ -247,6 +247,11 @@ func (f *flight) perform(ctx context.Context) error {
 	defer cancel()
 	ctx, stop := f.watchTime(ctx)
 	defer stop()
+	if p, ok := f.r.authority(f.run.Grant).(Patient); ok && f.run.Mode == ledger.Live {
+		var done context.CancelFunc
+		ctx, done = p.Sight(ctx, f.run.Grant)
+		defer done()
+	}
 	if err := ctx.Err(); err != nil {
 		return ended(ctx, err)
 	}

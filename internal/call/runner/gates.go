@@ -120,10 +120,22 @@ func (f *flight) refuse(rule string, err error) {
 	f.decision = policy.Decision{Effect: policy.Deny, Rule: &policy.Rule{Name: rule}, Reason: fault.Message(err)}
 }
 
-func (f *flight) usable(ctx context.Context) error { return f.r.Usable(ctx, f.run) }
+// usable is Usable that waits for a ledger that is slow or away.
+func (f *flight) usable(ctx context.Context) error {
+	return f.r.usable(f.run, func(a Authority) error {
+		if p, ok := a.(Patient); ok {
+			return p.Await(ctx, f.run.Grant)
+		}
+		return a.Check(ctx, f.run.Grant)
+	})
+}
 
 // Usable returns an error if a run's grant may not be used now.
 func (r *Runner) Usable(ctx context.Context, run *Run) error {
+	return r.usable(run, func(a Authority) error { return a.Check(ctx, run.Grant) })
+}
+
+func (r *Runner) usable(run *Run, check func(Authority) error) error {
 	if err := run.over(); err != nil {
 		return err
 	}
@@ -131,7 +143,7 @@ func (r *Runner) Usable(ctx context.Context, run *Run) error {
 	if err := g.At(r.now()); err != nil {
 		return err
 	}
-	return r.authority(g).Check(ctx, g)
+	return check(r.authority(g))
 }
 
 // resolveTool refuses the call if its tool is unknown or its arguments cannot be recorded.

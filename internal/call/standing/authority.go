@@ -30,8 +30,10 @@ const (
 	// pollEvery is how often the ledger is looked at while calls are watched, so
 	// that checks find what is known fresh.
 	pollEvery = 100 * time.Millisecond
-	// patience is how long calls go on while the ledger cannot be read.
+	// patience is how long calls that act go on while the ledger cannot be read.
 	patience = time.Second
+	// longPatience is how long a call that is to begin waits for it.
+	longPatience = 30 * time.Second
 )
 
 // Options are what an [Authority] is made of.

@@ -383,6 +383,50 @@ func TestALedgerThatCannotBeReadRefuses(t *testing.T) {
 	}
 }
 
+// A ledger that is slow, or away, ends the calls that act, as a revocation could not be seen. A call
+// that waits for a person waits on, and a call that is to begin waits for the ledger. A grant that was
+// revoked meanwhile is refused to both.
+func TestASlowLedgerRefusesNobodyWhoWaits(t *testing.T) {
+	var failing atomic.Bool
+	a := newAuthority(t, standing.Options{Grants: broken{openStore(t, t.TempDir()), func() error {
+		if failing.Load() {
+			return fault.New(fault.StoreFailed, "overloaded")
+		}
+		return nil
+	}}})
+	g := line(2)
+	waits, stop := a.Watch(context.Background(), g)
+	defer stop()
+	acts, stopActs := a.Sight(waits, g)
+	defer stopActs()
+	failing.Store(true)
+	if err := ended(acts, t, time.Minute); !errors.Is(err, fault.StoreFailed) {
+		t.Errorf("a call that acts ended with %v", err)
+	}
+	late, stopLate := a.Watch(context.Background(), g) // begins while nothing is known
+	defer stopLate()
+	begins := make(chan error, 1)
+	go func() { begins <- a.Await(context.Background(), g) }()
+	going(waits, t)
+	going(late, t)
+	if err := a.Check(context.Background(), g); !errors.Is(err, fault.StoreFailed) {
+		t.Errorf("Check = %v", err)
+	}
+	failing.Store(false)
+	if err := <-begins; err != nil {
+		t.Errorf("a call that was to begin: %v", err)
+	}
+	set(t, a, g.ID(), store.Revoked)
+	for _, ctx := range []context.Context{waits, late} {
+		if err := ended(ctx, t, time.Minute); !errors.Is(err, fault.GrantRevoked) {
+			t.Errorf("after the revocation: %v", err)
+		}
+	}
+	if err := a.Await(context.Background(), g); !errors.Is(err, fault.GrantRevoked) {
+		t.Errorf("Await = %v", err)
+	}
+}
+
 func TestAMomentOfBlindnessEndsNoCall(t *testing.T) {
 	var failing atomic.Int32
 	a := newAuthority(t, standing.Options{Grants: broken{openStore(t, t.TempDir()), func() error {

@@ -2,23 +2,26 @@ package standing
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
 // watch is a call under way that ends when its grant is revoked.
 type watch struct {
 	nodes  []grant.Node
+	acts   bool // it ends, too, when nothing is known of the ledger
 	cancel context.CancelCauseFunc
 }
 
 // Watch returns a context that ends, with the reason as its cause, when the
 // grant's time is over, and, unless the policies say on_revoke: finish, within a
 // second of the revocation of any node of its descent. A pause keeps new calls
-// from starting and ends none. The function that comes with the context must be
+// from starting and ends none, and nor does a ledger that cannot be read: see Sight. The function that comes with the context must be
 // called, and releases everything.
 func (a *Authority) Watch(ctx context.Context, g grant.Grant) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -36,14 +39,44 @@ func (a *Authority) Watch(ctx context.Context, g grant.Grant) (context.Context, 
 	if !g.Kept() || g.Chain().Terms().FinishRevoked {
 		return ctx, stop
 	}
-	w := &watch{nodes: g.Nodes(), cancel: cancel}
+	return ctx, a.watch(ctx, &watch{nodes: g.Nodes(), cancel: cancel}, stop)
+}
+
+// watch begins to watch, and returns what ends that.
+func (a *Authority) watch(ctx context.Context, w *watch, stop func()) context.CancelFunc {
 	a.add(ctx, w)
-	return ctx, func() {
+	return func() {
 		a.lock.must()
 		delete(a.watches, w)
 		a.lock.release()
 		stop()
 	}
+}
+
+// Sight implements runner.Patient: the context ends when the ledger cannot be read for a second.
+func (a *Authority) Sight(ctx context.Context, g grant.Grant) (context.Context, context.CancelFunc) {
+	if !g.Kept() || g.Chain().Terms().FinishRevoked {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, a.watch(ctx, &watch{nodes: g.Nodes(), acts: true, cancel: cancel}, func() { cancel(context.Canceled) })
+}
+
+// Await implements runner.Patient: a ledger that is slow or away for a moment delays a call, and
+// refuses none.
+func (a *Authority) Await(ctx context.Context, g grant.Grant) error {
+	for until := time.Now().Add(longPatience); ; {
+		err := a.Check(ctx, g)
+		if !errors.Is(err, fault.StoreFailed) || a.isClosed() || !time.Now().Before(until) || pause.For(ctx, pollEvery) != nil {
+			return err
+		}
+	}
+}
+
+func (a *Authority) isClosed() bool {
+	a.lock.must()
+	defer a.lock.release()
+	return a.closed
 }
 
 // add begins to watch. A grant that was revoked since it was checked ends at
@@ -54,7 +87,8 @@ func (a *Authority) add(ctx context.Context, w *watch) {
 		return
 	}
 	defer a.lock.release()
-	if err := a.look(ctx, w.nodes); err != nil && fault.CodeOf(err) != fault.GrantPaused {
+	err := a.look(ctx, w.nodes)
+	if waits := errors.Is(err, fault.StoreFailed) && !w.acts && !a.closed; err != nil && fault.CodeOf(err) != fault.GrantPaused && !waits {
 		w.cancel(err)
 		return
 	}
@@ -117,7 +151,7 @@ func (a *Authority) recheck(ctx context.Context) {
 	for w := range a.watches {
 		switch {
 		case err != nil:
-			if a.blind() {
+			if a.blind() && (w.acts || !errors.Is(err, fault.StoreFailed)) {
 				w.cancel(err)
 			}
 		default:
