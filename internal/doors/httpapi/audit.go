@@ -177,7 +177,7 @@ func (s *Server) followRecord(ctx context.Context, x *exchange, who *Caller, las
 		seq := ledger.Seq(n)
 		after = &seq
 	}
-	release, err := s.seat(who)
+	release, err := s.seat(ctx, who)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (s *Server) events() {
 		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
-		release, err := s.seat(in.who)
+		release, err := s.seat(ctx, in.who)
 		if err != nil {
 			return nil, err
 		}
@@ -45,9 +45,19 @@ func (s *Server) events() {
 	})
 }
 
+// seated marks the context of requests that a stream makes which has a seat already.
+type seated struct{}
+
+// Seated marks requests within this process that belong to a stream with a seat, as those of a
+// browser's pages: a browser takes one seat.
+func Seated(ctx context.Context) context.Context { return context.WithValue(ctx, seated{}, true) }
+
 // seat takes one of the open streams. At most half of them belong to one grant, or to one
 // root grant with all that derive from it.
-func (s *Server) seat(who *Caller) (func(), error) {
+func (s *Server) seat(ctx context.Context, who *Caller) (func(), error) {
+	if ctx.Value(seated{}) != nil {
+		return func() {}, nil
+	}
 	release, ok := s.seats.Take(grantsOf(who)...)
 	if !ok {
 		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or try again later")
@@ -212,7 +222,7 @@ const waitingEvents = 512
 // streamTurn carries out a turn and sends its events. A client that is too slow is
 // disconnected, and the turn goes on.
 func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
-	release, err := s.seat(x.who)
+	release, err := s.seat(x.asked.Context(), x.who)
 	if err != nil {
 		return nil, err
 	}

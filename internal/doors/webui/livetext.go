@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/glyph"
 	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/doors/httpapi"
 )
 
 // maxFollowed is how many conversations one browser's stream follows.
@@ -31,7 +32,7 @@ type piece struct {
 // followSessions sends the text of answers in the conversations that a browser shows, until
 // the stream ends. The function that it returns ends it.
 func (x *exchange) followSessions(out *changes) (end func()) {
-	ctx, cancel := context.WithCancel(x.r.Context())
+	ctx, cancel := context.WithCancel(httpapi.Seated(x.r.Context()))
 	api := x.api
 	api.r = x.r.WithContext(ctx)
 	var all sync.WaitGroup

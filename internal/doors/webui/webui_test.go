@@ -150,6 +150,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if name == "sessions" && r.URL.Query().Get("parent_id") != "" {
 		name = "children"
 	}
+	if name == "approvals" && r.URL.Query().Get("interrupted") != "" {
+		name = "approvals_interrupted"
+	}
 	if q := r.URL.Query(); name == "runs" && (q.Get("failed") != "" || q.Get("status") != "") {
 		name = "none"
 	}

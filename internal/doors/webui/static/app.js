@@ -8,6 +8,9 @@
   const settle = 500; // ms in which a card that appeared or moved takes no answer
 
   // Answers: off until the card has been still for a while, and while the page is not live.
+  // While the service has no stream left for this browser, the page is asked for again and again.
+  let polls = false;
+  const polling = "not followed live, as too many pages are: this page is asked for every 2 s";
   let stale = "", since = 0, timer = 0, place = "";
   const forms = () => document.querySelectorAll("form[data-answer]"), talk = () => document.querySelectorAll("form[data-live]");
   const off = () => stale !== "" || performance.now() < since + settle;
@@ -15,8 +18,9 @@
     const no = String(off());
     for (const f of forms()) for (const b of f.querySelectorAll("button")) b.setAttribute("aria-disabled", no);
     for (const f of talk()) for (const b of f.querySelectorAll("button")) b.setAttribute("aria-disabled", String(stale !== ""));
-    bar.hidden = stale === "";
-    if (says.textContent !== stale) says.textContent = stale;
+    const note = stale || (polls ? polling : "");
+    bar.hidden = note === "";
+    if (says.textContent !== note) says.textContent = note;
     clearTimeout(timer);
     if (stale === "" && off()) timer = setTimeout(paint, since + settle - performance.now() + 5);
   }
@@ -46,7 +50,8 @@
       busy = false;
       const next = x.response;
       if (x.status === 401) { out = true; hush(); lost("signed out: run remit ui to sign in again"); return; }
-      if (!next || !next.body || !next.getElementById("main")) { if (x.status === 0) lost(); return; }
+      if (!next || !next.body || !next.getElementById("main")) { if (x.status === 0 || polls) lost(); return; }
+      if (polls) fresh();
       const low = bottom();
       swap("main", next);
       follow();
@@ -116,11 +121,19 @@
     paint();
     if (was) refresh();
   }
+  // The page is as the service just gave it, so answers count.
+  function fresh() {
+    stale = "";
+    body.dataset.live = "polls";
+    paint();
+  }
   function changed(topics) {
     const mine = (body.dataset.topics || "").split(" ");
     if (topics.some((t) => mine.includes(t))) refresh();
   }
   function hear(m) {
+    if (m.kind === "topics" || m.kind === "open") polls = false;
+    if (m.kind === "polls") { polls = true; refresh(); }
     if (m.kind === "topics") { seen = m.id; back(); changed(m.topics); }
     if (m.kind === "open") { back(); if (m.sessions.length < 8) for (const id of mine) if (!m.sessions.includes(id)) greet(id); }
     if (m.kind === "text") comes(m);
@@ -156,8 +169,10 @@
       tell({ kind: "topics", topics, id: e.lastEventId });
     };
     source.onerror = () => {
-      tell({ kind: "lost" });
-      if (source && source.readyState === EventSource.CLOSED) { refresh(); hush(); setTimeout(lead, 2000); }
+      if (!source || source.readyState !== EventSource.CLOSED) { polls = false; tell({ kind: "lost" }); return; }
+      hush();
+      tell({ kind: "polls" });
+      setTimeout(lead, 2000);
     };
   }
   function hush() {
