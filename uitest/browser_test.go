@@ -234,6 +234,7 @@ func (b *tab) silentBut(expected ...string) {
 
 // service is remit serve in this process, with what agents have done.
 type service struct {
+	streams   int // open at once; 0: the default
 	t         *testing.T
 	app       *app.App
 	home, dir string
@@ -294,7 +295,7 @@ func (s *service) start(listen string) {
 	}
 	ready, failed := make(chan app.Served, 1), make(chan error, 1)
 	q := app.ServeRequest{Listen: listen, Workspace: dir, Policy: filepath.Join(s.dir, "admin.yaml"), Ready: func(v app.Served) { ready <- v }}
-	q.Limits.Drain = time.Second
+	q.Limits.Drain, q.Limits.Streams = time.Second, s.streams
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { failed <- s.app.Serve(ctx, q) }()
 	s.stop = sync.OnceFunc(func() {

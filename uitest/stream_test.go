@@ -59,6 +59,24 @@ func (b *tab) untilSaid(shown string, say func()) {
 	}
 }
 
+// With no stream left, a browser asks for its page again and again, says so, and can answer.
+func TestABrowserWithoutAStreamAnswers(t *testing.T) {
+	s, first, b := newService(t), newTab(t), newTab(t)
+	s.stop()
+	s.streams = 1
+	s.start("127.0.0.1:0")
+	s.signIn(first)
+	first.until(`document.body.dataset.live === "on"`) // it has the only stream
+	s.signIn(b)
+	b.until(`document.body.dataset.live === "polls" && document.getElementById("live-text").textContent.includes("every 2 s")`)
+	id := s.question(write("src/a.go", "package a\n"))
+	b.until(`document.querySelectorAll(".cards .card").length === 1`)
+	b.open(s.url + "/approvals/" + id)
+	b.until(`document.body.dataset.live === "polls" && document.querySelector("form[data-answer]") && !document.querySelector("[aria-disabled=true]")`)
+	run(b, chromedp.Click(`button[value="once"]`))
+	b.until(`document.querySelector("#card .pill").textContent.includes("approved")`)
+}
+
 func TestAnAnswerIsShownAsItComesIn(t *testing.T) {
 	url, say := slowModel(t)
 	s, b := newService(t, "models: {providers: {slow: {kind: openai, base_url: "+quoted(url)+"}}}\n"), newTab(t)
