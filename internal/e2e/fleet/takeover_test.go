@@ -197,3 +197,43 @@ func TestANodeThatEndsHandsItsTurnsOver(t *testing.T) {
 	}
 	verified(t, f)
 }
+
+// TestAQuestionWaitsOnAtAnotherNode: the node of a turn ends while its call waits for a person. The
+// question waits on, and the answer continues the turn at the other node: the call is made once.
+func TestAQuestionWaitsOnAtAnotherNode(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if sig == syscall.SIGTERM && os.Getenv("REMIT_SOAK") == "" {
+			continue
+		}
+		f := newFleet(t, `
+- tool_calls: [{name: save, args: {path: saved.txt, mode: append, content: "once;"}}]
+- {text: "Done.", repeat: true}
+`)
+		a := f.start()
+		b := f.start()
+		id := a.session()
+		a.send(id)
+		question := func() (id string) {
+			items, _ := b.must(200, "GET", "/v1/approvals", "")["items"].([]any)
+			if len(items) == 1 {
+				id, _ = items[0].(map[string]any)["id"].(string)
+			}
+			return id
+		}
+		var asked string
+		f.until("the question", func() bool { asked = question(); return asked != "" && b.state(id) == "waiting" })
+		a.signal(sig)
+		<-a.over
+		f.until("the turn at the other node", func() bool { return f.db.Count(t, f.db.Schema(t, f.dir), "SELECT count(*) FROM turns t JOIN members m ON m.id = t.node WHERE (SELECT count(*) FROM members) = 1") == 1 && b.state(id) == "waiting" })
+		if now := question(); now != asked {
+			t.Errorf("after %s the question is %q, and was %q", sig, now, asked)
+		}
+		b.must(200, "POST", "/v1/approvals/"+asked+"/approve", "{}")
+		f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+		if text, err := os.ReadFile(filepath.Join(f.dir, "work", "saved.txt")); err != nil || string(text) != "once;" {
+			t.Errorf("the approved call wrote %q: %v", text, err)
+		}
+		verified(t, f)
+	}
+}
