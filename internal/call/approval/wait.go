@@ -96,7 +96,7 @@ func (d *Desk) abandon(ctx context.Context, q store.Approval) error {
 	return errors.Join(why, d.close(ctx, q, 0, "the call was given up: "+fault.Message(why)))
 }
 
-// answerHere asks the person who is here.
+// answerHere puts a question to the person at this place.
 func (d *Desk) answerHere(ctx context.Context, c Case) error {
 	v, err := d.Here(ctx, c)
 	if ctx.Err() != nil {

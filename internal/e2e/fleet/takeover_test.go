@@ -225,7 +225,9 @@ func TestAQuestionWaitsOnAtAnotherNode(t *testing.T) {
 		f.until("the question", func() bool { asked = question(); return asked != "" && b.state(id) == "waiting" })
 		a.signal(sig)
 		<-a.over
-		f.until("the turn at the other node", func() bool { return f.db.Count(t, f.db.Schema(t, f.dir), "SELECT count(*) FROM turns t JOIN members m ON m.id = t.node WHERE (SELECT count(*) FROM members) = 1") == 1 && b.state(id) == "waiting" })
+		f.until("the turn at the other node", func() bool {
+			return f.db.Count(t, f.db.Schema(t, f.dir), "SELECT count(*) FROM turns t JOIN members m ON m.id = t.node WHERE (SELECT count(*) FROM members) = 1") == 1 && b.state(id) == "waiting"
+		})
 		if now := question(); now != asked {
 			t.Errorf("after %s the question is %q, and was %q", sig, now, asked)
 		}

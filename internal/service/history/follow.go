@@ -66,7 +66,7 @@ func (b *Batch) after(last ledger.Seq) *Batch {
 	return nil
 }
 
-// feed reads the events of the ledger for all who follow it, while somebody does.
+// feed reads the events of the ledger once for all followers. It reads while there are any.
 type feed struct {
 	mu      sync.Mutex
 	users   int
