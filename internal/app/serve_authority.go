@@ -107,11 +107,6 @@ func (s *served) Question(ctx context.Context, id string) (store.Approval, error
 	return q, err
 }
 
-// InterruptedQuestions implements httpapi.Approvals.
-func (s *served) InterruptedQuestions(ctx context.Context) ([]store.Approval, error) {
-	return s.app.Approvals.Interrupted(ctx)
-}
-
 // QuestionHistory implements httpapi.Approvals.
 func (s *served) QuestionHistory(ctx context.Context, id string, v approval.Viewer) (approval.History, error) {
 	return s.app.Approvals.History(ctx, id, v)

@@ -353,6 +353,29 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	return filed, err
 }
 
+// answerHere puts a question to the person at this place.
+func (d *Desk) answerHere(ctx context.Context, c Case) error {
+	v, err := d.Here(ctx, c)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // answered elsewhere, or given up
+	}
+	if err != nil {
+		return err
+	}
+	if v.By == "" {
+		return fault.New(fault.NeedsApproval, "the answer names no approver")
+	}
+	v.At = d.now()
+	err = d.patiently(ctx, c.Asked, func() error {
+		_, err := d.Store.Vote(ctx, c.Question.ID, v)
+		return err
+	})
+	if errors.Is(err, fault.ApprovalGone) || ctx.Err() != nil {
+		return nil //nolint:nilerr // somebody else was faster: the question says who
+	}
+	return err
+}
+
 func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Approval, session bool) (Case, error) {
 	c := Case{Question: filed, Asked: q, Body: d.body(q, session)}
 	if d.History != nil {

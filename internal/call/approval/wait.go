@@ -96,29 +96,6 @@ func (d *Desk) abandon(ctx context.Context, q store.Approval) error {
 	return errors.Join(why, d.close(ctx, q, 0, "the call was given up: "+fault.Message(why)))
 }
 
-// answerHere puts a question to the person at this place.
-func (d *Desk) answerHere(ctx context.Context, c Case) error {
-	v, err := d.Here(ctx, c)
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // answered elsewhere, or given up
-	}
-	if err != nil {
-		return err
-	}
-	if v.By == "" {
-		return fault.New(fault.NeedsApproval, "the answer names no approver")
-	}
-	v.At = d.now()
-	err = d.patiently(ctx, c.Asked, func() error {
-		_, err := d.Store.Vote(ctx, c.Question.ID, v)
-		return err
-	})
-	if errors.Is(err, fault.ApprovalGone) || ctx.Err() != nil {
-		return nil //nolint:nilerr // somebody else was faster: the question says who
-	}
-	return err
-}
-
 // patiently repeats an access to the ledger while it cannot be read or written: a slow ledger
 // delays a question and does not refuse it. The time of a question is the bound.
 func (d *Desk) patiently(ctx context.Context, q runner.Question, access func() error) error {

@@ -19,8 +19,6 @@ import (
 type Approvals interface {
 	Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]store.Approval, error)
 	Question(ctx context.Context, id string) (store.Approval, error) // fault.ApprovalGone
-	// InterruptedQuestions lists the newest questions whose calls ended with their process or caller.
-	InterruptedQuestions(ctx context.Context) ([]store.Approval, error)
 	// QuestionHistory counts only what the viewer sees.
 	QuestionHistory(ctx context.Context, id string, v approval.Viewer) (approval.History, error)
 	Answer(ctx context.Context, who *Caller, id string, a Answer) (store.Approval, error)
@@ -290,7 +288,10 @@ func (s *Server) listApprovals() {
 
 // interrupted lists the interrupted questions that the caller may see.
 func (s *Server) interrupted(ctx context.Context, in *asked, limit int) ([]store.Approval, error) {
-	all, err := s.o.Approvals.InterruptedQuestions(ctx)
+	if s.o.Interrupted == nil {
+		return []store.Approval{}, nil
+	}
+	all, err := s.o.Interrupted(ctx)
 	out := []store.Approval{}
 	for _, q := range all {
 		if err != nil || len(out) == limit {

@@ -170,10 +170,6 @@ func (o others) Questions(context.Context, bool, uint64, int) ([]store.Approval,
 	return []store.Approval{{ID: uuid.MustParse(someID), State: store.Waiting, Holder: "agent:docs", RunID: uuid.MustParse(someID), Votes: []store.Vote{}, Seq: 1}}, nil
 }
 
-func (o others) InterruptedQuestions(context.Context) ([]store.Approval, error) {
-	return []store.Approval{{ID: uuid.MustParse(someID), State: store.Lapsed, Holder: "agent:docs", RunID: uuid.MustParse(someID), Votes: []store.Vote{}, Interrupted: "the process that asked ended: run it again"}}, nil
-}
-
 func (o others) Question(_ context.Context, id string) (store.Approval, error) {
 	if id != someID {
 		return store.Approval{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id)

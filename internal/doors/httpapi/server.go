@@ -102,15 +102,17 @@ type Options struct {
 	Changes      Changes
 	Grants       Grants
 	Approvals    Approvals
-	Labels       Labels
-	Audit        Audit
-	Policies     Policies
-	Parts        Parts
-	Requests     Requests                                     // nil: requests with an Idempotency-Key are known to this process alone
-	Ready        func(ctx context.Context) error              // nil: the service is always ready
-	MCP          http.Handler                                 // at /mcp; nil: none
-	Witness      http.Handler                                 // at /witness/add-checkpoint, for ledgers of others; nil: none
-	UI           func(api http.Handler) (http.Handler, error) // makes the web UI at /ui, which makes its requests to api; nil: none
+	// Interrupted lists the newest questions whose calls ended with their process or caller; nil: none.
+	Interrupted func(ctx context.Context) ([]store.Approval, error)
+	Labels      Labels
+	Audit       Audit
+	Policies    Policies
+	Parts       Parts
+	Requests    Requests                                     // nil: requests with an Idempotency-Key are known to this process alone
+	Ready       func(ctx context.Context) error              // nil: the service is always ready
+	MCP         http.Handler                                 // at /mcp; nil: none
+	Witness     http.Handler                                 // at /witness/add-checkpoint, for ledgers of others; nil: none
+	UI          func(api http.Handler) (http.Handler, error) // makes the web UI at /ui, which makes its requests to api; nil: none
 	// Interrupt ends the turns that do not finish in time when the service ends, so that
 	// they can be resumed; nil: they are cancelled.
 	Interrupt func(ctx context.Context)
