@@ -141,7 +141,7 @@ var mayImport = map[string]string{
 	"record/eventlog":          "base/redact github.com/DeRuina/timberjack os",
 	"base/wholefile":           "golang.org/x/sys os syscall",
 	"base/walk":                "golang.org/x/sys os syscall crypto/rand",
-	"record/store/tables":      "base/wholefile base/fault authority/grant record/ledger record/store base/tool authority/policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync os crypto/rand",
+	"record/store/tables":      "base/pause base/wholefile base/fault authority/grant record/ledger record/store base/tool authority/policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync os crypto/rand",
 	"record/store/postgres":    "base/pause base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid github.com/jackc/pgx/v5 crypto/rand net os",
 	"record/store/sqlite":      "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid golang.org/x/sys modernc.org/sqlite os syscall",
 	"confine/sandbox":          "base/walk base/fault base/near authority/permit authority/policy authority/policy/command base/tool golang.org/x/sys os net syscall",

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/agents/agent"
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/garbage"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/credential"
@@ -114,18 +112,15 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	return a.Witnesses.While(ctx, st, func(ctx context.Context) error { return answer(ctx, s, l, st) })
 }
 
-// answer serves requests until ctx ends, or until this process may no longer act on the ledger,
-// which is an error.
+// answer serves requests until ctx ends, or until this process cannot go on with the ledger, which
+// is an error.
 func answer(ctx context.Context, s *httpapi.Server, l net.Listener, st store.Backend) error {
-	ctx, release := database.WhileLeased(ctx, st)
+	ctx, release := database.WhileAlive(ctx, st)
 	defer release()
 	if err := s.Serve(ctx, l); err != nil {
 		return err
 	}
-	if lost, ok := errors.AsType[*fault.Error](context.Cause(ctx)); ok {
-		return lost
-	}
-	return nil
+	return database.WhyDead(ctx)
 }
 
 // describe fills in where a service is reached.
@@ -234,6 +229,9 @@ func (a *App) endAgents(ctx context.Context, s *agent.Service) {
 
 // ready reports whether the ledger can be written.
 func (a *App) ready(ctx context.Context) error {
+	if err := database.Usable(a.open(ctx, false)); err != nil {
+		return err
+	}
 	_, err := a.Store(ctx)
 	return err
 }

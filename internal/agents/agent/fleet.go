@@ -118,6 +118,30 @@ func mayPass(err error) bool {
 	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull)
 }
 
+// errLeaseLost ends a turn of a node whose lease is over.
+var errLeaseLost = fault.New(fault.StoreFailed, "this node could not renew its lease in the middle of the turn")
+
+// maxLeft is how often in a row a session's turns are left because the ledger failed.
+const maxLeft = 20
+
+// leave reports whether the turn goes on later, on any node, although it ended with an error: the
+// ledger failed in a way that passes.
+func (t *turn) leave(err error) (leave bool) {
+	s := t.session.svc
+	if next, serr := s.successor(t.by); serr != nil || next == nil || s.o.Turns == nil {
+		return false
+	}
+	t.session.do(func(o *owner) {
+		if left(err) != store.BeginTurn {
+			o.left = 0
+			return
+		}
+		o.left++
+		leave = o.left <= maxLeft
+	})
+	return leave
+}
+
 // left is what is to be done with a turn that ended so. If the ledger failed, its end may not be
 // recorded; a turn of which it is has nothing left to continue.
 func left(err error) store.TurnRequest {

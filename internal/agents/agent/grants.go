@@ -92,6 +92,8 @@ type Run interface {
 	Timed() bool
 	// Said tells the run what the operator or a person said in the session.
 	Said(kind provenance.Kind, text string)
+	// Lost is closed once this node may not carry the run out any more; nil: it always may.
+	Lost() <-chan struct{}
 	// End records the run's end.
 	End(ctx context.Context) error
 }

@@ -35,6 +35,7 @@ type owner struct {
 	epoch     int64         // of the turn among the nodes; 0: this node has none
 	closed    chan struct{} // of the run that is being closed: closed when that is done; nil: there is none
 	questions int           // that the turn's calls wait for
+	left      int           // how many turns in a row were left because the ledger failed
 	told      []string      // violations of sub-agents, for the next step
 	pause     chan struct{} // closed when the turn may go on; nil: no pause was asked for
 	hub       hub

@@ -72,7 +72,7 @@ func (s *Service) send(ctx context.Context, by Caller, id, text string, q *Queue
 	if err != nil {
 		return Turn{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { s.stopTurn(t, fault.Wrap(fault.ToolCancelled, ctx.Err(), "the turn was cancelled")) })
+	stop := context.AfterFunc(ctx, func() { s.stopTurn(t, whyEnded(ctx)) })
 	defer stop()
 	after := context.WithoutCancel(ctx)
 	if err := w.follow(after, t); err != nil {
@@ -88,6 +88,14 @@ func (s *Service) send(ctx context.Context, by Caller, id, text string, q *Queue
 		}
 	}
 	return out, errors.Join(t.err, err)
+}
+
+// whyEnded is why a turn ends with its caller's context: the caller's limit, or else it is cancelled.
+func whyEnded(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, fault.LimitReached) {
+		return cause
+	}
+	return fault.Wrap(fault.ToolCancelled, ctx.Err(), "the turn was cancelled")
 }
 
 // stopTurn tells a turn to end, unless another one has the session by now.
@@ -179,6 +187,7 @@ func (t *turn) run(ctx context.Context) {
 	}
 	l.do(func(o *owner) { _ = o.advance(stepStart) }) // possible in the phases of a turn that starts
 	t.started <- started{first: first}
+	go t.watchLease(act.run.Lost())
 	err = guarded(func() error {
 		if t.command != nil {
 			return t.command(ctx, act)
@@ -190,14 +199,25 @@ func (t *turn) run(ctx context.Context) {
 	case err == nil:
 	case errors.Is(why, errClosing):
 		err = errClosing // Resume continues it
+	case errors.Is(why, errLeaseLost):
+		err = errLeaseLost // any node continues it
 	case ctx.Err() != nil:
 		err = errors.Join(why, act.loop.abandonCalls(ctx))
 	}
-	if !errors.Is(err, errClosing) {
+	if !errors.Is(err, errClosing) && !t.leave(err) {
 		err = errors.Join(err, t.settle(act, err))
 	}
 	// A run whose record failed can record nothing more; that of a queued turn ends with it.
 	l.free(t, stepFinish, err, isStoreError(err) || t.queued != nil)
+}
+
+// watchLease ends the turn once this node may not carry it out any more.
+func (t *turn) watchLease(lost <-chan struct{}) {
+	select {
+	case <-lost:
+		t.cancel(errLeaseLost)
+	case <-t.done:
+	}
 }
 
 // isStoreError reports whether the ledger failed.

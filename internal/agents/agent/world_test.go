@@ -257,6 +257,7 @@ func (r *testRun) ID() uuid.UUID                           { return r.run.ID }
 func (r *testRun) Seq() ledger.Seq                         { return r.run.Seq }
 func (r *testRun) Said(provenance.Kind, string)            {}
 func (r *testRun) Timed() bool                             { return false }
+func (r *testRun) Lost() <-chan struct{}                   { return r.run.Lost() }
 func (r *testRun) Chain() policy.Chain                     { return r.run.Grant.Chain() }
 func (r *testRun) Lookup(id tool.ID) (runner.Entry, error) { return r.cat.Lookup(id) }
 func (r *testRun) End(ctx context.Context) error           { return r.rn.Finish(ctx, r.run, tool.Completed) }

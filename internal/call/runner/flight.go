@@ -312,16 +312,21 @@ func (f *flight) checkLease(ctx context.Context) (context.Context, func(), error
 		return ctx, func() {}, nil
 	}
 	lost, err := leased.HoldsLease()
+	if err == nil && f.run.Interrupted() {
+		err = fault.New(fault.StoreFailed, "the run was interrupted: this node could not renew its lease")
+	}
 	if err != nil {
 		return nil, nil, recordError{err}
+	}
+	if f.run.lost != nil {
+		lost = f.run.lost // also if the node has joined anew since
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		select {
 		case <-lost:
-			_, err := leased.HoldsLease()
-			cancel(err)
+			cancel(fault.New(fault.Interrupted, "the node lost its lease in the middle of the call: it may or may not have taken effect"))
 		case <-done:
 		}
 	}()

@@ -71,7 +71,7 @@ func TestACallEndsWithTheLease(t *testing.T) {
 	}}
 	h := newHouse(t, open, p)
 	l.Recorder, h.rn.Record = h.st, l
-	if o := h.call("probe.act", nil); !errors.Is(o.Err, fault.StoreFailed) {
+	if o := h.call("probe.act", nil); !errors.Is(o.Err, fault.Interrupted) || o.Status != tool.StatusInterrupted {
 		t.Errorf("the call ended with %v", o.Err)
 	}
 }

@@ -66,6 +66,7 @@ type Run struct {
 	flows    *policy.Flows // nil: no policy has labels
 	progress *progress     // in the frozen plan; nil: none
 	cancel   context.CancelFunc
+	lost     <-chan struct{} // closed when this process lost the right to carry the run out; nil: it cannot lose it
 
 	mu     sync.Mutex
 	ended  error                           // why the run was stopped
@@ -102,6 +103,11 @@ func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, err
 	entry, err := run.startEntry()
 	if err != nil {
 		return nil, nil, err
+	}
+	if leased, ok := r.Record.(Leased); ok {
+		if run.lost, err = leased.HoldsLease(); err != nil {
+			return nil, nil, fmt.Errorf("the run is not started: %w", err)
+		}
 	}
 	if run.Seq, err = r.Record.Append(ctx, entry); err != nil {
 		return nil, nil, fmt.Errorf("the run cannot be recorded, so it is not started: %w", err)
@@ -279,6 +285,20 @@ func (run *Run) bounds(ev *ledger.Event, pay ledger.Payload) error {
 	}
 	ev.Grant, pay[ledger.PartGrant] = id[:], b
 	return nil
+}
+
+// Lost is closed once this process may not carry the run out any more; nil: it always may.
+func (run *Run) Lost() <-chan struct{} { return run.lost }
+
+// Interrupted reports whether the lease under which the run began is over. The run then makes no
+// further call, and other nodes may have closed it.
+func (run *Run) Interrupted() bool {
+	select {
+	case <-run.lost:
+		return true
+	default:
+		return false
+	}
 }
 
 // Waiting is the number of the run's calls that wait for review.

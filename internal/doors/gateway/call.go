@@ -159,7 +159,7 @@ func (c *conn) carry(ctx context.Context, r request, asking bool, read func() (r
 	}
 	rc.Index = int(c.last.Add(1))
 	if err != nil {
-		o, fatal := c.session.Refuse(ctx, rc, err)
+		o, fatal := c.refuse(ctx, rc, err)
 		return o, nil, fatal
 	}
 	k := &call{request: r}
@@ -187,7 +187,20 @@ func (c *conn) make(ctx context.Context, k *call, rc runner.Call) (runner.Outcom
 		delete(c.calls, rc.Index)
 		c.mu.Unlock()
 	}()
-	return c.session.Call(ctx, rc)
+	run, err := c.live(ctx)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	return run.Call(ctx, rc)
+}
+
+// refuse records a call that cannot be made.
+func (c *conn) refuse(ctx context.Context, rc runner.Call, why error) (runner.Outcome, error) {
+	run, err := c.live(ctx)
+	if err != nil {
+		return runner.Outcome{}, err
+	}
+	return run.Refuse(ctx, rc, why)
 }
 
 // stopCalls cancels the calls that are under way.
@@ -230,7 +243,7 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 	if o.Status != tool.Completed && fault.CodeOf(o.Err) == fault.ToolUnknown {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.CodeOf(o.Err).Error() + " " + fault.Message(o.Err)}
 	}
-	about := map[string]any{"run": c.session.ID().String(), "index": o.Index, "rule": ruleName(o)}
+	about := map[string]any{"run": c.run().ID().String(), "index": o.Index, "rule": ruleName(o)}
 	res := &mcp.CallToolResult{Meta: mcp.Meta{"run.remit/call": about}}
 	if o.Waits { // not the output that the tool's schema describes
 		about["status"] = "held"

@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -46,6 +47,8 @@ type Session interface {
 	Refuse(ctx context.Context, c runner.Call, why error) (runner.Outcome, error)
 	// End waits for the calls that are under way and records the end.
 	End(ctx context.Context) error
+	// Interrupted reports whether the run cannot go on, as this node could not renew its lease.
+	Interrupted() bool
 }
 
 // Asker asks the person at the client a question of an approval. It is a run's Here.
@@ -126,10 +129,14 @@ type conn struct {
 	gateway *Gateway
 	id      string // of its session over HTTP; unguessable
 	server  *mcp.Server
-	session Session
+	granted grants.Presented
 	slots   chan struct{} // one for each call under way
 	last    atomic.Int64  // index of the last call in the run
 	ended   sync.Once
+
+	runs    sync.Mutex // guards the next two
+	session Session
+	earlier []Session // that were interrupted
 
 	listing sync.Mutex // held while listing
 
@@ -151,7 +158,7 @@ const instructions = `Tools of Remit. Every call is decided by policy and record
 // connect starts a connection's run and makes the MCP server for its client.
 func (g *Gateway) connect(ctx context.Context, granted grants.Presented) (*conn, error) {
 	c := &conn{
-		gateway: g, id: unguessable(), slots: make(chan struct{}, maxCalls), listed: map[string]tool.ID{}, shown: map[string]tool.Digest{},
+		gateway: g, id: unguessable(), granted: granted, slots: make(chan struct{}, maxCalls), listed: map[string]tool.ID{}, shown: map[string]tool.Digest{},
 		calls: map[int]*call{}, parked: map[string]*parked{}, shelves: newShelves(), watched: map[origin]int{},
 	}
 	var err error
@@ -191,9 +198,37 @@ func (c *conn) end(ctx context.Context) (err error) {
 		c.gateway.mu.Unlock()
 		c.stopCalls()
 		c.unwatchAll(ctx)
-		err = c.session.End(context.WithoutCancel(ctx))
+		for _, s := range c.earlier {
+			_ = s.End(context.WithoutCancel(ctx)) // other nodes close its run
+		}
+		err = c.run().End(context.WithoutCancel(ctx))
 	})
 	return err
+}
+
+// run is the connection's run.
+func (c *conn) run() Session {
+	c.runs.Lock()
+	defer c.runs.Unlock()
+	return c.session
+}
+
+// live is the connection's run. If that was interrupted, it begins another one.
+func (c *conn) live(ctx context.Context) (Session, error) {
+	c.runs.Lock()
+	defer c.runs.Unlock()
+	if !c.session.Interrupted() {
+		return c.session, nil
+	}
+	if c.session.Chain().HasFlows() {
+		return nil, fault.New(fault.StoreFailed, "the run was interrupted, and with it ended what is known of the labels of its data").WithHint("start a new session")
+	}
+	next, err := c.gateway.opts.Begin(ctx, c.granted, c.ask)
+	if err != nil {
+		return nil, err
+	}
+	c.earlier, c.session = append(c.earlier, c.session), next
+	return next, nil
 }
 
 // listTime is how long listing waits for sources of tools, when a client connects or

@@ -71,7 +71,7 @@ type client struct {
 func (c *client) gone() bool { return c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 }
 
 // revoked reports whether the grant of the session can no longer be used.
-func (c *client) revoked(ctx context.Context) bool { return refusesGrant(c.conn.session.Usable(ctx)) }
+func (c *client) revoked(ctx context.Context) bool { return refusesGrant(c.conn.run().Usable(ctx)) }
 
 // ServeHTTP serves clients on a listener until ctx ends. Every client presents a grant
 // token as its bearer token, and works under that grant alone. Requests to another host

@@ -19,8 +19,8 @@ func (c *conn) list(ctx context.Context) {
 	defer stop()
 	c.listing.Lock()
 	defer c.listing.Unlock()
-	chain, tools := c.session.Chain(), c.gateway.opts.Tools(ctx)
-	usable := c.session.Usable(ctx) == nil
+	chain, tools := c.run().Chain(), c.gateway.opts.Tools(ctx)
+	usable := c.run().Usable(ctx) == nil
 	if !usable {
 		tools = nil
 	}
@@ -59,7 +59,7 @@ func (c *conn) list(ctx context.Context) {
 
 // relist lists again if the grant was revoked, paused or resumed since the last listing.
 func (c *conn) relist(ctx context.Context) {
-	usable := c.session.Usable(ctx) == nil
+	usable := c.run().Usable(ctx) == nil
 	c.mu.Lock()
 	changed := usable != c.usable
 	c.mu.Unlock()

@@ -30,6 +30,7 @@ func (lister) Refuse(context.Context, runner.Call, error) (runner.Outcome, error
 }
 func (lister) Usable(context.Context) error { return nil }
 func (lister) End(context.Context) error    { return nil }
+func (lister) Interrupted() bool            { return false }
 
 // BenchmarkListOfAThousandTools is tools/list where the catalog has a thousand tools
 // of a server.

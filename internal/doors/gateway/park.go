@@ -42,7 +42,7 @@ const maxParked = 32
 func (c *conn) park(ctx context.Context, k *call, rc runner.Call) (runner.Outcome, *questions, error) {
 	args, err := canon.Marshal(map[string]any(rc.Args))
 	if err != nil {
-		o, fatal := c.session.Refuse(ctx, rc, fault.New(fault.ArgsInvalid, "the arguments cannot be written as JSON: %v", err))
+		o, fatal := c.refuse(ctx, rc, fault.New(fault.ArgsInvalid, "the arguments cannot be written as JSON: %v", err))
 		return o, nil, fatal
 	}
 	// With a question, the call outlives the request that makes it. Until then it ends

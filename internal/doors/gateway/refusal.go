@@ -39,7 +39,7 @@ func (c *conn) refusal(o runner.Outcome) string {
 			fmt.Fprintf(&b, "allowed: %s\n", line)
 		}
 	}
-	fmt.Fprintf(&b, "record: run %s, call %d", c.session.ID(), o.Index)
+	fmt.Fprintf(&b, "record: run %s, call %d", c.run().ID(), o.Index)
 	return b.String()
 }
 
@@ -55,7 +55,7 @@ func whose(r *policy.Rule) string {
 
 // instead lists what the policy allows in the sections that denied something.
 func (c *conn) instead(o runner.Outcome) []string {
-	chain, seen := c.session.Chain(), map[string]bool{}
+	chain, seen := c.run().Chain(), map[string]bool{}
 	var out []string
 	add := func(lines []string) {
 		for _, l := range lines {

@@ -60,7 +60,7 @@ func (w *web) share(r *http.Request, st store.Ephemera, c *client, who *callers.
 	var hello struct {
 		Method string `json:"method"`
 	}
-	if err != nil || len(body) > maxHello || json.Unmarshal(body, &hello) != nil || hello.Method != "initialize" || c.conn.session.Chain().HasFlows() {
+	if err != nil || len(body) > maxHello || json.Unmarshal(body, &hello) != nil || hello.Method != "initialize" || c.conn.run().Chain().HasFlows() {
 		return nil //nolint:nilerr // the client's server answers what cannot be read
 	}
 	b, err := json.Marshal(sharedSession{Token: c.token[:], Self: who.Self, Hello: body})

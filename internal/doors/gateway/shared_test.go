@@ -39,6 +39,7 @@ func (*asking) ID() uuid.UUID                { return uuid.Max }
 func (a *asking) Chain() rules.Chain         { return a.chain }
 func (*asking) Usable(context.Context) error { return nil }
 func (*asking) End(context.Context) error    { return nil }
+func (*asking) Interrupted() bool            { return false }
 
 func (a *asking) Refuse(_ context.Context, c runner.Call, why error) (runner.Outcome, error) {
 	return runner.Outcome{Index: c.Index, Tool: c.Tool, Status: tool.Failed, Err: why}, nil

@@ -68,6 +68,7 @@ func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording
 			s.repeated(x, r, k, was, state, err)
 			return
 		}
+		k.Owner = was.Owner
 	}
 	x.tee = rec
 	defer func() {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 type Health struct {
 	Status  string `json:"status" enum:"ok,draining,unavailable"`
 	Version string `json:"version,omitempty"`
+	Reason  string `json:"reason,omitempty" doc:"Why it is unavailable"`
 }
 
 func (s *Server) system() {
@@ -40,8 +42,8 @@ func (s *Server) system() {
 		}
 		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
-		if !s.works(ctx) {
-			return &ready{http.StatusServiceUnavailable, Health{Status: "unavailable"}}, nil
+		if err := s.works(ctx); err != nil {
+			return &ready{http.StatusServiceUnavailable, Health{Status: "unavailable", Reason: reasonOf(err)}}, nil
 		}
 		return &ready{http.StatusOK, Health{Status: "ok"}}, nil
 	})
@@ -66,23 +68,36 @@ func (s *Server) system() {
 
 // works checks whether the service is ready. Requests without a grant can cause it, so the
 // result is kept for a while.
-func (s *Server) works(ctx context.Context) bool {
+func (s *Server) works(ctx context.Context) error {
 	if s.o.Ready == nil {
-		return true
+		return nil
 	}
 	s.health.Lock()
 	defer s.health.Unlock()
 	if time.Since(s.health.at) > readyEvery {
-		s.health.ok, s.health.at = s.o.Ready(ctx) == nil, time.Now()
+		s.health.err, s.health.at = s.o.Ready(ctx), time.Now()
 	}
-	return s.health.ok
+	return s.health.err
+}
+
+// reasonOf is what anybody may know of why the service is not ready. Of errors with a cause it is
+// the code alone: their messages name files and addresses.
+func reasonOf(err error) string {
+	var found *fault.Error
+	switch {
+	case !errors.As(err, &found):
+		return "the ledger does not answer"
+	case found.Err != nil:
+		return found.Code.Error()
+	}
+	return found.Code.Error() + " " + found.Msg
 }
 
 // health has the last result.
 type health struct {
 	sync.Mutex
-	ok bool
-	at time.Time
+	err error
+	at  time.Time
 }
 
 // readyEvery is how long a result is kept.

@@ -47,7 +47,7 @@ func TestATurnContinuesOnAnotherNode(t *testing.T) {
 }
 
 // TestAStoppedNodeDoesNothingMore: a node that was stopped for longer than its lease, and
-// goes on in the middle of its call, begins no further call.
+// goes on in the middle of its call, begins no further call in that turn. It joins anew.
 func TestAStoppedNodeDoesNothingMore(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twoActs)
@@ -61,10 +61,11 @@ func TestAStoppedNodeDoesNothingMore(t *testing.T) {
 	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
 	release() // the answer to the stopped node's call
 	a.signal(syscall.SIGCONT)
-	<-a.over
-	if a.cmd.ProcessState.Success() || !strings.Contains(a.last, "took over") {
-		t.Errorf("the stopped node ended with %v: %q", a.cmd.ProcessState, a.last)
-	}
+	members := func() int { return f.db.Count(f, f.db.Schema(f, f.dir), "SELECT count(*) FROM members") }
+	f.until("the stopped node's return", func() bool { return members() == 2 })
+	a.isReady()
+	a.send(id) // it works as before
+	f.until("another turn", func() bool { return a.state(id) == "idle" })
 	if first, second := f.happened("/first"), f.happened("/second"); first != 1 || second != 1 {
 		t.Errorf("%d and %d effects, want one each", first, second)
 	}

@@ -53,7 +53,7 @@ func (s *Approvals) Interrupted(ctx context.Context) ([]store.Approval, error) {
 				return nil, err
 			}
 		}
-		q = asShown(q)
+		q = asShown(st, q)
 		q.Interrupted = string(why) + ": run it again"
 		out = append(out, q)
 	}
@@ -65,7 +65,7 @@ func unused(ctx context.Context, st store.Backend) ([]store.Approval, error) {
 	list, err := st.Questions(ctx, store.QuestionFilter{State: store.Approved, Limit: closedMost})
 	var out []store.Approval
 	for _, q := range list {
-		if q = asShown(q); err != nil || q.State != store.Approved || q.Session != nil || q.RunID == uuid.Nil || len(out) == interruptedMost {
+		if q = asShown(st, q); err != nil || q.State != store.Approved || q.Session != nil || q.RunID == uuid.Nil || len(out) == interruptedMost {
 			continue
 		}
 		var r ledger.Run

@@ -192,6 +192,7 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int, to *string) 
 		w.resting[run.Session] = true
 	}
 	ctx, cancel := context.WithCancelCause(w.work)
+	ctx, release := context.WithTimeoutCause(ctx, w.q.runTime(), w.q.overdue())
 	st := w.st // pass may replace it meanwhile
 	w.active[run.ID] = cancel
 	for _, l := range run.Limits {
@@ -201,6 +202,7 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int, to *string) 
 		defer w.q.wake.all()
 		w.carry(ctx, st, run)
 		cancel(nil)
+		release()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.active, run.ID)

@@ -342,3 +342,22 @@ func holdSlot(t *testing.T, p place, slots []store.Slot) (release func(), err er
 func starter(st store.Backend, slots []store.Slot) func(context.Context, ledger.Entry) (ledger.Seq, error) {
 	return func(ctx context.Context, e ledger.Entry) (ledger.Seq, error) { return st.StartQueued(ctx, e, slots) }
 }
+
+// TestAQueuedRunHasATime: any worker ends a run that its own process has not ended after its time.
+// The limits are free.
+func TestAQueuedRunHasATime(t *testing.T) {
+	p := newPlace(t, writing)
+	one := []store.Slot{{Key: "tool:fs.write", Most: 1}}
+	run := p.add(p.request("holder"), queue.Options{})
+	s, err := p.Runs.Begin(t.Context(), runs.Request{Name: "holder", Workspace: p.ws, Policy: p.policy, ID: run.ID, Record: starter(p.store(), one)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Home.Settings.Queue.RunTime = -2 * time.Minute // since its start, and the time that its process has
+	p.work()
+	p.is(run, "timeout", 0)
+	if taken, err := p.store().TakenSlots(t.Context()); err != nil || len(taken) != 0 {
+		t.Errorf("taken are %v, %v", taken, err)
+	}
+	_ = s.End(t.Context()) // its end is recorded already
+}

@@ -194,6 +194,9 @@ func (w *working) pass(ctx context.Context) (idle bool, err error) {
 			return false, err // runs that are under way still need the store from before
 		}
 		w.st, w.opened = st, time.Now()
+		if err := w.endOverdue(ctx); err != nil {
+			return false, err
+		}
 	}
 	if err := w.watchClock(ctx, w.st); err != nil {
 		return false, err
@@ -232,6 +235,27 @@ func (w *working) cancelStopped(ctx context.Context) (running int, err error) {
 		}
 	}
 	return running, err
+}
+
+// overdueGrace is how long the process of a run may take to end it after its time.
+const overdueGrace = time.Minute
+
+func (q *Queue) runTime() time.Duration { return q.Home.Settings.Queue.RunTime }
+
+// overdue is why a run is ended after its time.
+func (q *Queue) overdue() error {
+	return fault.Wrap(fault.LimitReached, fault.ToolTimeout, "the queued run has used up its time of %s (queue.run_time)", q.runTime())
+}
+
+// endOverdue ends the runs that no process has ended after their time, so that their limits are free.
+func (w *working) endOverdue(ctx context.Context) error {
+	list, err := w.st.QueuedRuns(ctx, store.QueueFilter{Limit: pageSize}) // first those that run
+	for i := range list {
+		if run := &list[i]; err == nil && run.Run != 0 && w.st.Now().Sub(run.Started) > w.q.runTime()+overdueGrace {
+			err = w.st.TimeOutQueued(ctx, run.ID)
+		}
+	}
+	return err
 }
 
 // rested lets a session get its next message.

@@ -266,6 +266,14 @@ func (r queuedRecorder) Append(ctx context.Context, entries ...ledger.Entry) (le
 	return r.Store.Append(ctx, entries...)
 }
 
+// HoldsLease implements runner.Leased.
+func (r queuedRecorder) HoldsLease() (lost <-chan struct{}, err error) {
+	if leased, ok := r.Store.(runner.Leased); ok {
+		return leased.HoldsLease()
+	}
+	return nil, nil
+}
+
 // recorderOf is what records a run.
 func recorderOf(st store.Store, q Request) runner.Recorder {
 	if q.Record == nil {

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/google/uuid"
@@ -113,11 +114,24 @@ func (s *Session) take(ctx context.Context, call func(context.Context) runner.Ou
 	ctx, stop := s.Runner.Within(ctx, s.Run)
 	defer stop()
 	o := call(ctx)
-	if o.Fatal != nil {
+	if o.Fatal != nil && !passes(o.Fatal) {
 		s.close(o.Fatal)
 	}
 	return o, o.Fatal
 }
+
+// passes reports whether the record failed in a way that passes. Each call has an intent or an
+// outcome of its own, so further ones can be made.
+func passes(err error) bool {
+	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull)
+}
+
+// Interrupted reports whether this node lost the right to carry the session out. It must be begun
+// anew.
+func (s *Session) Interrupted() bool { return s.Run.Interrupted() }
+
+// Lost is closed once Interrupted reports true; nil: it never does.
+func (s *Session) Lost() <-chan struct{} { return s.Run.Lost() }
 
 // Plain gives arguments in the form that decoding JSON gives. It is a copy: what
 // the caller does to its own meanwhile changes nothing that was decided.

@@ -73,6 +73,7 @@ type Sessions struct {
 type Queue struct {
 	AtOnce  int            // runs that one process carries out at the same time
 	Waiting int            // runs that may wait, half of them under one root grant
+	RunTime time.Duration  // of a run, from its start: then it is ended
 	Limits  map[string]int // runs at the same time, by "grant" (for each), "tool:ID" and "source:NAME"
 }
 
@@ -115,7 +116,7 @@ func Default() Settings {
 		Fresh:    time.Minute,
 		Changes:  Changes{KeepDays: 30, KeepBytes: 5 << 30},
 		Sessions: Sessions{FileBytes: 100 << 20, FileCount: 10_000},
-		Queue:    Queue{AtOnce: 4, Waiting: 10_000},
+		Queue:    Queue{AtOnce: 4, Waiting: 10_000, RunTime: 24 * time.Hour},
 	}
 }
 
@@ -171,7 +172,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		"sessions": r.Object(document.Fields{"files": r.Object(document.Fields{
 			"bytes": r.sizeOrNone(&s.Sessions.FileBytes), "count": document.Int(r.Reader, &s.Sessions.FileCount, 0, math.MaxInt32)})}),
 		"limits": r.Object(r.limitsFields(&s.Limits)),
-		"queue": r.Object(document.Fields{"at_once": document.Int(r.Reader, &s.Queue.AtOnce, 1, 1000), "waiting": document.Int(r.Reader, &s.Queue.Waiting, 1, 1_000_000),
+		"queue": r.Object(document.Fields{"at_once": document.Int(r.Reader, &s.Queue.AtOnce, 1, 1000), "waiting": document.Int(r.Reader, &s.Queue.Waiting, 1, 1_000_000), "run_time": r.Duration(&s.Queue.RunTime),
 			"limits": func(n *document.Node, path string) { r.limits(n, path, &s.Queue) }}),
 		"retention": r.Object(document.Fields{"runs_days": document.Int(r.Reader, &s.Retention.RunDays, 0, maxDays),
 			"deleted_sessions_days": document.Int(r.Reader, &s.Retention.SessionDays, 0, maxDays), "whole_months": r.Bool(&s.Retention.WholeMonths)}),

@@ -39,7 +39,7 @@ notifications:
     ops: {url: "https://example.org/hook?v=1", key: "secret:hook"}
     phone: {url: "secret:address", format: ntfy, token: "secret:bearer"}
 sessions: {files: {bytes: 0, count: 7}}
-queue: {at_once: 2, waiting: 5, limits: {grant: 1, "tool:shell.run": 3}}
+queue: {at_once: 2, waiting: 5, run_time: 90m, limits: {grant: 1, "tool:shell.run": 3}}
 catalog: {fresh: 5m}
 tools:
   mcp:files:*: {risk: high, effects: [fs.read], trusted: true, any_name: true}
@@ -66,7 +66,7 @@ models:
 	want.Changes, want.Sessions = settings.Changes{KeepBytes: 200 << 20}, settings.Sessions{FileCount: 7}
 	want.Notifications = settings.Notifications{Desktop: true, Bell: true, Webhooks: []settings.Webhook{
 		{Name: "ops", URL: "https://example.org/hook?v=1", Key: "secret:hook"}, {Name: "phone", URL: "secret:address", Format: "ntfy", Token: "secret:bearer"}}}
-	want.Queue = settings.Queue{AtOnce: 2, Waiting: 5, Limits: map[string]int{"grant": 1, "tool:shell.run": 3}}
+	want.Queue = settings.Queue{AtOnce: 2, Waiting: 5, RunTime: 90 * time.Minute, Limits: map[string]int{"grant": 1, "tool:shell.run": 3}}
 	want.Tools = map[string]settings.Tool{"mcp:files:*": {Risk: &risk, Effects: &effects, Trusted: true, AnyName: true}}
 	want.Models = settings.Models{Default: "local/qwen", Wait: 5 * time.Minute, Providers: []settings.Provider{
 		{Name: "local", Kind: settings.OpenAI, BaseURL: "http://127.0.0.1:11434/v1", API: "responses"}, {Name: "anthropic", Kind: settings.Anthropic, Key: "MY_KEY"}},

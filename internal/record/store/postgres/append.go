@@ -4,13 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/tables"
 )
@@ -71,10 +70,12 @@ func (d database) Append(ctx context.Context, b *tables.Batch) (int64, ledger.Se
 			return 0, 0, err
 		}
 		return 0, 0, tables.ErrMoved
-	case !lost(err):
+	case isAnswer(err) && !d.pipe.IsClosed():
 		return 0, 0, err
 	default:
-		first, err = d.inDoubt(ctx, number, err)
+		whole, done := d.Leased(context.WithoutCancel(ctx))
+		defer done()
+		first, err = d.inDoubt(whole, number, err)
 		return number, ledger.Seq(first), err
 	}
 	d.number.Store(number)
@@ -84,28 +85,25 @@ func (d database) Append(ctx context.Context, b *tables.Batch) (int64, ledger.Se
 // Deadlock implements tables.Shared.
 func (d database) Deadlock(err error) bool { return isCode(err, codeDeadlock) }
 
-// lost reports whether an error means that the connection was lost, and with it perhaps an
-// answer.
-func lost(err error) bool {
+// Transient implements tables.Shared.
+func (d database) Transient(err error) bool { return transient(err) }
+
+// isAnswer reports whether the server has answered with an error. If it then has not ended the
+// connection, it has undone the transaction.
+func isAnswer(err error) bool {
 	var pe *pgconn.PgError
-	var coded *fault.Error
-	return err != nil && !errors.As(err, &coded) && (!errors.As(err, &pe) || strings.HasPrefix(pe.Code, "57P0") || strings.HasPrefix(pe.Code, "08")) &&
-		!errors.Is(err, sql.ErrNoRows)
+	return errors.As(err, &pe)
 }
 
-// retry calls f until it does not lose its connection, or ctx ends.
+// retryAfter is the time before a statement is repeated.
+const retryAfter = 20 * time.Millisecond
+
+// retry calls f until its error cannot pass by itself, or ctx ends.
 func retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()
-		if !lost(err) {
+		if !transient(err) || pause.For(ctx, retryAfter) != nil {
 			return err
-		}
-		wait := time.NewTimer(20 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return err
-		case <-wait.C:
 		}
 	}
 }
@@ -123,9 +121,10 @@ func (d database) connect(ctx context.Context) error {
 	c := d.config.Copy()
 	c.RuntimeParams["synchronous_commit"] = "off"
 	c.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // planning a small message takes longer than it
-	var err error
-	d.pipe, err = d.dial(ctx, c)
-	return err
+	return retry(ctx, func() (err error) {
+		d.pipe, err = d.dial(ctx, c)
+		return err
+	})
 }
 
 // send sends a batch in one message, which is one transaction. With b.Sync a second one in
@@ -144,7 +143,7 @@ func (d database) send(ctx context.Context, number int64, b *tables.Batch) (firs
 		committed = true
 		return nil
 	})
-	m.Queue(sayDurable, d.node).QueryRow(func(row pgx.Row) error {
+	m.Queue(sayDurable, d.me()).QueryRow(func(row pgx.Row) error {
 		var on, at string
 		return row.Scan(&there, &on, &at)
 	})
@@ -162,7 +161,7 @@ func (d database) send(ctx context.Context, number int64, b *tables.Batch) (firs
 
 // queue adds the statements of a batch to a message.
 func (d database) queue(m *pgx.Batch, number int64, b *tables.Batch, first *int64) {
-	m.Queue(sayNext, d.node, number)
+	m.Queue(sayNext, d.me(), number)
 	if len(b.Runs) > 0 {
 		m.Queue(setRuns, append(runColumns(b.Runs), int64(len(b.Runs)))...)
 	}
@@ -173,7 +172,7 @@ func (d database) queue(m *pgx.Batch, number int64, b *tables.Batch, first *int6
 	if len(b.Tools) > 0 {
 		m.Queue(addTools, column(b.Tools, func(r *tables.ToolRow) string { return r.Tool }), column(b.Tools, func(r *tables.ToolRow) int64 { return r.Run }))
 	}
-	m.Queue(addEvents, int64(len(b.Events)), d.node, number, b.MAC(d.node, number),
+	m.Queue(addEvents, int64(len(b.Events)), d.me(), number, b.MAC(d.me(), number),
 		column(b.Marks, func(r *tables.MarkRow) string { return r.Mark }), column(b.Marks, func(r *tables.MarkRow) int64 { return r.At }),
 		column(b.Events, func(r *tables.EventRow) int64 { return r.Run }), column(b.Events, func(r *tables.EventRow) int64 { return r.Call }),
 		column(b.Events, func(r *tables.EventRow) int64 { return r.Tag }), column(b.Events, func(r *tables.EventRow) []byte { return r.Body }),
@@ -213,7 +212,7 @@ func (d database) Lock(ctx context.Context, conn *sql.Conn) (total int64, err er
 // Note implements tables.Shared.
 func (d database) Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b *tables.Batch) error {
 	number := d.number.Load() + 1
-	if _, err := conn.ExecContext(ctx, sayNext, d.node, number); err != nil {
+	if _, err := conn.ExecContext(ctx, sayNext, d.me(), number); err != nil {
 		d.unsure = d.unsure || isCode(err, codeFenced) // the server may have lost batches
 		return err
 	}
@@ -221,7 +220,7 @@ func (d database) Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b 
 	if events == 0 {
 		return nil
 	}
-	if _, err := conn.ExecContext(ctx, "INSERT INTO batches(first, member, number, events, mac) VALUES($1, $2, $3, $4, $5)", int64(first), d.node, number, events, b.MAC(d.node, number)); err != nil {
+	if _, err := conn.ExecContext(ctx, "INSERT INTO batches(first, member, number, events, mac) VALUES($1, $2, $3, $4, $5)", int64(first), d.me(), number, events, b.MAC(d.me(), number)); err != nil {
 		return err
 	}
 	if _, err := conn.ExecContext(ctx, "UPDATE tail SET total = $1 WHERE id = 1", int64(first)+events-1); err != nil {

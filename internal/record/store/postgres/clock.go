@@ -42,6 +42,9 @@ func (s *Store) removeDead(ctx context.Context) error {
 	if jumped := s.jumped.Load(); jumped != 0 && s.clock()-jumped < int64(s.lease) {
 		return nil
 	}
+	if s.clock() <= s.patient.Load() { // this node was away itself: the others get the time of a lease to come back
+		return nil
+	}
 	_, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE lease_until < clock_timestamp()")
 	return err
 }
@@ -80,7 +83,7 @@ const (
 // dropFarLeases removes the members whose lease lies further away than its length, if they
 // have not renewed it for that length. A node that lives renews it and so ends that state.
 func (s *Store) dropFarLeases(ctx context.Context) error {
-	rows, err := s.beats.QueryContext(ctx, selectFar, s.node)
+	rows, err := s.beats.QueryContext(ctx, selectFar, s.me())
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,11 @@ type cutter struct {
 }
 
 // url starts the way, and returns its URL.
-func (c *cutter) url(t *testing.T, to string) string {
+func (c *cutter) url(t *testing.T, to string) string { return wayTo(t, to, c.carry) }
+
+// wayTo makes a socket whose connections are carried to the server, and returns its URL.
+func wayTo(t *testing.T, to string, carry func(net.Conn)) string {
+	t.Helper()
 	dir := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
 	if err != nil {
@@ -37,7 +41,7 @@ func (c *cutter) url(t *testing.T, to string) string {
 			if err != nil {
 				return
 			}
-			go c.carry(from)
+			go carry(from)
 		}
 	}()
 	return strings.Replace(to, "host="+strings.ReplaceAll(server.Socket, "/", "%2F"), "host="+strings.ReplaceAll(dir, "/", "%2F"), 1)
@@ -130,5 +134,57 @@ func TestALostAnswerToACallIsSettled(t *testing.T) {
 			t.Errorf("%+v", r.Problems)
 		}
 		must(0, s.Close())
+	}
+}
+
+// snap is a way to the server that ends a connection at a message of the node, before the server gets
+// it or before the node gets the answer.
+type snap struct {
+	answer bool
+	left   atomic.Int64
+}
+
+func (s *snap) arm(n int64)   { s.left.Store(n) }
+func (s *snap) snapped() bool { return s.left.Load() <= 0 }
+
+func (s *snap) url(t *testing.T, to string) string { return wayTo(t, to, s.carry) }
+
+func (s *snap) carry(from net.Conn) {
+	defer from.Close()
+	to, err := net.Dial("unix", filepath.Join(server.Socket, ".s.PGSQL.5432"))
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	var cut atomic.Bool
+	go func() {
+		defer to.Close()
+		defer from.Close()
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := from.Read(buf)
+			if err != nil {
+				return
+			}
+			if s.left.Add(-1) == 0 {
+				if !s.answer {
+					return
+				}
+				cut.Store(true)
+			}
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := to.Read(buf)
+		if err != nil || cut.Load() {
+			return
+		}
+		if _, err := from.Write(buf[:n]); err != nil {
+			return
+		}
 	}
 }

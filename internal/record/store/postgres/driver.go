@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"io"
 	"maps"
 	"strconv"
 	"strings"
@@ -18,9 +21,20 @@ import (
 // open makes a pool of connections that take statements with the parameters ? and ?N, as
 // package tables writes them. Nothing is opened yet.
 func open(c *pgx.ConnConfig, params map[string]string, most int) *sql.DB {
+	return openAs(connector{}, c, params, most)
+}
+
+// pool is open for connections that are waited for: while the server cannot be reached, until the
+// lease of this node is over.
+func (s *Store) pool(params map[string]string, most int, again bool) *sql.DB {
+	return openAs(connector{leased: database{s}.Leased, again: again}, s.config, params, most)
+}
+
+func openAs(of connector, c *pgx.ConnConfig, params map[string]string, most int) *sql.DB {
 	c = c.Copy()
 	maps.Copy(c.RuntimeParams, params)
-	db := sql.OpenDB(connector{stdlib.GetConnector(*settingLate(c)), &sync.Map{}})
+	of.Connector, of.translations = stdlib.GetConnector(*settingLate(c)), &sync.Map{}
+	db := sql.OpenDB(of)
 	db.SetMaxOpenConns(most)
 	db.SetMaxIdleConns(most)
 	return db
@@ -29,10 +43,32 @@ func open(c *pgx.ConnConfig, params map[string]string, most int) *sql.DB {
 type connector struct {
 	driver.Connector
 	translations *sync.Map // of statements, which are few
+
+	leased func(context.Context) (context.Context, context.CancelFunc) // how long a connection is waited for; nil: it is not
+	again  bool                                                        // statements may be repeated on another connection
 }
 
 // Connect implements driver.Connector.
-func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+func (c connector) Connect(ctx context.Context) (out driver.Conn, err error) {
+	if c.leased == nil {
+		return c.connect(ctx)
+	}
+	during, stop := c.leased(ctx)
+	defer stop()
+	if during.Err() != nil { // without a lease it is tried once
+		return c.connect(ctx)
+	}
+	err = retry(during, func() error {
+		out, err = c.connect(during)
+		return err
+	})
+	if err != nil && ctx.Err() == nil && during.Err() != nil {
+		err = context.Cause(during)
+	}
+	return out, err
+}
+
+func (c connector) connect(ctx context.Context) (driver.Conn, error) {
 	made, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -41,28 +77,53 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, driver.ErrBadConn // pgx makes no other connections
 	}
-	return conn{inner, c.translations}, nil
+	return conn{inner, c.translations, c.again}, nil
 }
 
 // conn is a connection that translates the parameters of statements.
 type conn struct {
 	*stdlib.Conn
 	translations *sync.Map
+	again        bool
+}
+
+// ended turns the error of a connection that has ended into one after which package sql takes
+// another connection, if the statement may be repeated.
+func (c conn) ended(err error) error {
+	if err != nil && c.again && c.Conn.Conn().IsClosed() {
+		return driver.ErrBadConn
+	}
+	return err
+}
+
+// Ping implements driver.Pinger.
+func (c conn) Ping(ctx context.Context) error { return c.ended(c.Conn.Ping(ctx)) }
+
+// BeginTx implements driver.ConnBeginTx.
+func (c conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.BeginTx(ctx, o)
+	return tx, c.ended(err)
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (c conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	return c.Conn.PrepareContext(ctx, c.translated(query))
+	st, err := c.Conn.PrepareContext(ctx, c.translated(query))
+	return st, c.ended(err)
 }
 
 // ExecContext implements driver.ExecerContext.
 func (c conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return c.Conn.ExecContext(ctx, c.translated(query), args)
+	r, err := c.Conn.ExecContext(ctx, c.translated(query), args)
+	return r, c.ended(err)
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return c.Conn.QueryContext(ctx, c.translated(query), args)
+	rows, err := c.Conn.QueryContext(ctx, c.translated(query), args)
+	if err == nil && c.again {
+		rows, err = readAhead(rows)
+	}
+	return rows, c.ended(err)
 }
 
 func (c conn) translated(query string) string {
@@ -76,6 +137,52 @@ func (c conn) translated(query string) string {
 	out := translate(query)
 	c.translations.Store(query, out)
 	return out
+}
+
+// mostAhead is how many rows are read before the caller gets the first one. A query whose
+// connection ends later cannot be repeated without the caller.
+const mostAhead = 64
+
+// aheadRows are rows of which the first ones have been read.
+type aheadRows struct {
+	driver.Rows
+	ahead [][]driver.Value
+	over  bool // there are no others
+}
+
+func readAhead(rows driver.Rows) (driver.Rows, error) {
+	a := &aheadRows{Rows: rows}
+	for len(a.ahead) < mostAhead {
+		row := make([]driver.Value, len(rows.Columns()))
+		err := rows.Next(row)
+		if errors.Is(err, io.EOF) {
+			a.over = true
+			break
+		}
+		if err != nil {
+			return nil, errors.Join(err, rows.Close())
+		}
+		for i, v := range row {
+			if b, ok := v.([]byte); ok { // the driver uses its memory again
+				row[i] = bytes.Clone(b)
+			}
+		}
+		a.ahead = append(a.ahead, row)
+	}
+	return a, nil
+}
+
+// Next implements driver.Rows.
+func (a *aheadRows) Next(into []driver.Value) error {
+	switch {
+	case len(a.ahead) > 0:
+		copy(into, a.ahead[0])
+		a.ahead = a.ahead[1:]
+		return nil
+	case a.over:
+		return io.EOF
+	}
+	return a.Rows.Next(into)
 }
 
 // translate writes the parameters ? and ?N of SQLite as $N, and events with their payloads. A ? is one more than the

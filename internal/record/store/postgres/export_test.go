@@ -50,7 +50,7 @@ func (d database) settleAs(ctx context.Context, number int64, token [16]byte) (s
 }
 
 // PassLease makes the node's lease be over, as if it had been stopped for its time.
-func (s *Store) PassLease() { s.until.Store(s.clock() - 1) }
+func (s *Store) PassLease() { s.stay.Load().until.Store(s.clock() - 1) }
 
 // ScramWith is scramVerifier with a given salt.
 var ScramWith = scramWith

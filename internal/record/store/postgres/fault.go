@@ -35,7 +35,7 @@ func explain(err error) (fault.Code, string, string) {
 	}
 	switch pe.Code {
 	case codeFenced:
-		return fault.StoreFailed, "another node took over from this one", "restart this node; a node that cannot reach the database for the time of its lease loses its runs"
+		return fault.StoreFailed, "the lease of this node was over", "try again: the node joins anew by itself"
 	case "53100", "53200", "53400":
 		return fault.StoreFull, "the server has no space left", "free some space; nothing that was acknowledged is lost"
 	case "25006", "42501":

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -52,19 +53,20 @@ func (d database) settle(ctx context.Context) (was settled, err error) {
 	sent := d.number.Load() + 1 // the highest number of a message under way
 	var number int64
 	err = retry(ctx, func() error {
-		return d.durable.QueryRowContext(ctx, settle, d.node, d.token, sent).Scan(&was.number, &was.first, &number)
+		return d.durable.QueryRowContext(ctx, settle, d.me(), d.token, sent).Scan(&was.number, &was.first, &number)
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || err == nil && was.number > sent:
-		d.fence(d.whyRemoved(ctx))
-		return was, d.fencedError()
+		t := d.stay.Load()
+		d.endFor(t, d.whyRemoved(ctx))
+		return was, t.over()
 	case err != nil:
 		return was, err
 	}
 	if durable := d.synced.Load(); was.number < durable {
-		d.fence(fault.New(fault.StoreReadOnly, "the server %q lacks events that were acknowledged as durable", d.name).
-			WithHint("another server took its place, or an old copy of its data; stop all nodes, and bring back the server that has the newest events"))
-		return was, d.fencedError()
+		t := d.stay.Load()
+		d.endFor(t, d.errLacksDurable())
+		return was, t.over()
 	}
 	if known := d.number.Load(); was.number < known {
 		d.gone = append(d.gone, span{was.number, known})
@@ -77,11 +79,11 @@ func (d database) settle(ctx context.Context) (was settled, err error) {
 // inDoubt finds out, after the answer to a message was lost, whether its batch was
 // written. If it was not, the message can no longer be carried out.
 func (d database) inDoubt(ctx context.Context, number int64, answer error) (first int64, err error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
+	ctx, stop := context.WithTimeout(ctx, appendTimeout)
 	defer stop()
 	was, err := d.settle(ctx)
 	if err != nil {
-		return 0, errors.Join(answer, err)
+		return 0, errors.Join(tables.ErrInDoubt, answer, err)
 	}
 	if was.number != number {
 		return 0, answer
@@ -95,19 +97,22 @@ func (d database) Sync() error {
 	if d.synced.Load() >= d.number.Load() { // the last message did it
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.Background(), appendTimeout)
+	ctx, stop := d.Leased(context.Background())
 	defer stop()
 	var there int64
 	err := d.present(func(number *int64) error {
 		err := retry(ctx, func() error {
 			var at string
-			return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", d.node).Scan(number, &at)
+			return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", d.me()).Scan(number, &at)
 		})
 		there = *number
 		return err
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		d.isDurable(there)
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
 	}
 	return err
 }
@@ -121,7 +126,7 @@ func (d database) isDurable(number int64) {
 // Present implements tables.Shared.
 func (d database) Present(ctx context.Context, q tables.Querier) error {
 	return d.present(func(number *int64) error {
-		return q.QueryRowContext(ctx, "SELECT number FROM heads WHERE member = $1", d.node).Scan(number)
+		return q.QueryRowContext(ctx, "SELECT number FROM heads WHERE member = $1", d.me()).Scan(number)
 	})
 }
 
@@ -133,7 +138,7 @@ func (d database) present(ask func(number *int64) error) error {
 	var number int64
 	err := ask(&number)
 	if errors.Is(err, sql.ErrNoRows) {
-		return d.fencedError()
+		return cmp.Or(d.stay.Load().over(), errRemoved())
 	}
 	if err == nil && number < want {
 		err = d.lostError()
@@ -151,6 +156,30 @@ func (d database) Lost(number int64) error {
 		}
 	}
 	return nil
+}
+
+// base is a number that is higher than those of all messages of this node.
+func (s *Store) base() int64 {
+	if n := s.number.Load(); n > 0 {
+		return n + 2
+	}
+	return 0
+}
+
+// rebase begins the numbers of another stay at base. Of the batches before, the server has those up
+// to one, and they are durable.
+func (s *Store) rebase(base, upTo int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = append(s.gone, span{max(upTo, s.synced.Load()), base})
+	s.number.Store(base)
+	s.synced.Store(base)
+	s.unsure, s.token = false, uuid.Nil
+}
+
+func (s *Store) errLacksDurable() error {
+	return fault.New(fault.StoreReadOnly, "the server %q lacks events that were acknowledged as durable", s.name).
+		WithHint("another server took its place, or an old copy of its data; stop all nodes, and bring back the server that has the newest events")
 }
 
 func (d database) lostError() error {

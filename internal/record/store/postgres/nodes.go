@@ -48,7 +48,7 @@ func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
 // its turns over. A member whose lease is not over is removed only with force: it then does
 // nothing more.
 func (s *Store) RemoveNode(ctx context.Context, id uuid.UUID, force bool) (closed int, err error) {
-	if id == s.node {
+	if id == s.me() {
 		return 0, fault.New(fault.Usage, "%s is this process", id)
 	}
 	var removed int64

@@ -10,7 +10,7 @@ func (s *Store) TakePlaces(ctx context.Context, key []byte, most, want int) (got
 		if _, err := s.HoldsLease(); err != nil {
 			return err
 		}
-		return s.durable.QueryRowContext(ctx, "SELECT remit_take_places($1, $2, $3, $4)", key, s.node, most, max(want, 0)).Scan(&got)
+		return s.durable.QueryRowContext(ctx, "SELECT remit_take_places($1, $2, $3, $4)", key, s.me(), most, max(want, 0)).Scan(&got)
 	})
 	return got, err
 }

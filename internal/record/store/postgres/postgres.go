@@ -78,7 +78,6 @@ type Store struct {
 	readOnly bool
 	lease    time.Duration
 	keys     *tables.Keys
-	node     uuid.UUID
 
 	read    *sql.DB // connections that only read
 	durable *sql.DB // connections whose commits are synced
@@ -88,16 +87,16 @@ type Store struct {
 	pipe *pgx.Conn // for messages; nil: not open
 	head
 
-	nodeName  string            // for messages
-	born      time.Time         // the origin of clock
-	until     atomic.Int64      // when the lease is over, by clock
-	shift     atomic.Int64      // the server's time minus clock, in nanoseconds
-	jumped    atomic.Int64      // when shift last changed by itself, by clock; 0: never
-	far       map[uuid.UUID]far // leases of others; of beat alone
-	fenced    atomic.Bool       // this node may no longer act; fencedBy says why
-	fencedBy  error
-	fenceOnce sync.Once
-	lost      chan struct{} // closed with fenced
+	nodeName string               // for messages
+	born     time.Time            // the origin of clock
+	shift    atomic.Int64         // the server's time minus clock, in nanoseconds
+	jumped   atomic.Int64         // when shift last changed by itself, by clock; 0: never
+	far      map[uuid.UUID]far    // leases of others; of beat alone
+	stay     atomic.Pointer[stay] // the present one, or the last
+	renewed  atomic.Pointer[renewal]
+	patient  atomic.Int64    // until then, by clock, this node removes no others
+	dead     context.Context // ends, with the reason as its cause, when only a person can mend what is wrong
+	die      context.CancelCauseFunc
 
 	beats    *sql.DB // the connection that renews the lease
 	timeline string  // of the server; of beat alone once the node has joined
@@ -165,8 +164,10 @@ func newStore(o Options) (*Store, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
-	return &Store{home: home, name: address(config), config: config, readOnly: o.ReadOnly, lease: o.Lease, node: uuid.New(),
-		nodeName: nodeName(), born: time.Now(), lost: make(chan struct{})}, nil
+	s := &Store{home: home, name: address(config), config: config, readOnly: o.ReadOnly, lease: o.Lease, nodeName: nodeName(), born: time.Now()}
+	s.stay.Store(newStay())
+	s.dead, s.die = context.WithCancelCause(context.Background())
+	return s, nil
 }
 
 // nodeName names this process for people.
@@ -191,7 +192,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err := s.setup(ctx); err != nil {
 		return err
 	}
-	s.read = open(s.config, map[string]string{"default_transaction_read_only": "on", "idle_in_transaction_session_timeout": "600000"}, 8)
+	s.read = s.pool(map[string]string{"default_transaction_read_only": "on", "idle_in_transaction_session_timeout": "600000"}, 8, true)
 	if s.readOnly {
 		conn, err := s.dial(ctx, s.config) // which looks for a pooler
 		if err != nil {
@@ -203,8 +204,8 @@ func (s *Store) open(ctx context.Context) error {
 		s.Store = s.tables()
 		return errors.Join(s.checkVersion(s.read.QueryRowContext(ctx, selectVersion)), s.askClock(ctx, s.read))
 	}
-	s.durable = open(s.config, map[string]string{"synchronous_commit": "on"}, 4)
-	s.slow = open(s.config, map[string]string{"synchronous_commit": "off"}, 1)
+	s.durable = s.pool(map[string]string{"synchronous_commit": "on"}, 4, true)
+	s.slow = s.pool(map[string]string{"synchronous_commit": "off"}, 1, false)
 	s.beats = open(s.config, map[string]string{"synchronous_commit": "on"}, 1)
 	if err := s.checkServer(ctx); err != nil {
 		return err
@@ -221,12 +222,16 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.Store = s.tables()
 	s.Start(s.conn)
+	var beat context.Context
+	beat, s.stopBeat = context.WithCancel(context.Background())
+	s.beating.Go(func() { s.beat(beat) })
+	s.beating.Go(func() { s.keepParts(beat) })
 	return nil
 }
 
 // tables returns the tables of the database.
 func (s *Store) tables() *tables.Store {
-	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.LabelsFormat, Power: true, ReadOnly: s.readOnly,
+	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.me(), Keys: s.keys, Format: tables.LabelsFormat, Power: true, ReadOnly: s.readOnly,
 		Database: database{s}, Shared: database{s}, Parts: database{s}, Dialect: dialect, Read: s.read, Clock: s.serverTime})
 }
 
@@ -247,6 +252,8 @@ func (s *Store) release() error {
 	if s.stopBeat != nil {
 		s.stopBeat()
 		s.beating.Wait()
+	}
+	if s.renewed.Load() != nil { // it has joined
 		errs = append(errs, s.leave())
 	}
 	if s.pipe != nil {
@@ -275,10 +282,7 @@ func (d database) Failed(err error) bool {
 
 // Turn implements tables.Database. Nodes do not take turns.
 func (d database) Turn() (release func(), err error) {
-	if d.fenced.Load() {
-		err = d.fencedError()
-	}
-	return func() {}, err
+	return func() {}, d.stay.Load().over()
 }
 
 // HoldOwner implements tables.Database. A node is a member from the beginning.
@@ -304,7 +308,7 @@ func (d database) Scrub(ctx context.Context) (left []string, err error) {
 
 // Close implements tables.Database.
 func (d database) Close() error {
-	if err := d.conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) && !d.fenced.Load() {
+	if err := d.conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) && d.stay.Load().over() == nil {
 		return err
 	}
 	return nil

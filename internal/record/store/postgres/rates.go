@@ -18,7 +18,7 @@ func (s *Store) TakeCalls(ctx context.Context, key []byte, most, want int, earli
 	ctx, stop := context.WithTimeout(ctx, turnTimeout)
 	defer stop()
 	var us int64
-	err = s.durable.QueryRowContext(ctx, "SELECT got, at, wait FROM remit_take_calls($1, $2, $3, $4, $5, $6)", key, s.node, most, want, earlier, unused).Scan(&got, &at, &us)
+	err = s.durable.QueryRowContext(ctx, "SELECT got, at, wait FROM remit_take_calls($1, $2, $3, $4, $5, $6)", key, s.me(), most, want, earlier, unused).Scan(&got, &at, &us)
 	return got, at, time.Duration(us) * time.Microsecond, s.fault(err, "the calls of a minute cannot be counted")
 }
 

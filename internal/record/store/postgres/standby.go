@@ -42,6 +42,9 @@ func readServer(ctx context.Context, db *sql.DB) (v serverState, err error) {
 	return v, err
 }
 
+// errStandby is the cause of a refusal that may pass: a standby may become the server.
+var errStandby = errors.New("the server is a standby")
+
 // checkServer refuses a server on which acknowledged events can be missing, or could be
 // after a failover.
 func (s *Store) checkServer(ctx context.Context) error {
@@ -51,7 +54,7 @@ func (s *Store) checkServer(ctx context.Context) error {
 	}
 	switch {
 	case v.recovering:
-		return fault.New(fault.StoreReadOnly, "the server %q is a standby", s.name).WithHint("name the primary server in the URL; target_session_attrs=read-write finds it among several")
+		return fault.Wrap(fault.StoreReadOnly, errStandby, "the server %q is a standby", s.name).WithHint("name the primary server in the URL; target_session_attrs=read-write finds it among several")
 	case v.copies > 0 && !v.waits:
 		return fault.New(fault.StoreReadOnly, "the server %q is copied asynchronously: a failover would lose events that were acknowledged", s.name).
 			WithHint("set synchronous_standby_names on the server, so that commits wait for a standby; or disconnect its standbys; if it is only a WAL archiver (pg_receivewal), GRANT pg_monitor to this role, which then sees the difference")
@@ -97,7 +100,7 @@ func (s *Store) watchServer(ctx context.Context) {
 		_, err = database{s}.settle(ctx) // compares what is durable
 	}
 	if errors.As(err, &refused) {
-		s.fence(refused)
+		s.endFor(s.stay.Load(), refused)
 	}
 }
 

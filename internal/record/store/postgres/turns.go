@@ -59,7 +59,7 @@ func (s *Store) repeat(ctx context.Context, failed string, do func(ctx context.C
 // TakeTurn implements store.Turns.
 func (s *Store) TakeTurn(ctx context.Context, session uuid.UUID, caller []byte) (epoch int64, err error) {
 	err = s.turnsDo(ctx, func(ctx context.Context) error {
-		err := s.durable.QueryRowContext(ctx, takeTurn, s.node, session[:], s.keys.Hide(string(caller), session)).Scan(&epoch)
+		err := s.durable.QueryRowContext(ctx, takeTurn, s.me(), session[:], s.keys.Hide(string(caller), session)).Scan(&epoch)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -92,10 +92,10 @@ func (s *Store) LeaveTurn(ctx context.Context, session uuid.UUID, epoch int64, r
 
 func (s *Store) changeTurn(ctx context.Context, statement string, session uuid.UUID, epoch int64, more ...any) error {
 	return s.turnsDo(ctx, func(ctx context.Context) error {
-		if s.fenced.Load() {
-			return s.fencedError()
+		if err := s.stay.Load().over(); err != nil {
+			return err
 		}
-		_, err := s.durable.ExecContext(ctx, statement, append([]any{session[:], s.node, epoch}, more...)...)
+		_, err := s.durable.ExecContext(ctx, statement, append([]any{session[:], s.me(), epoch}, more...)...)
 		return err
 	})
 }
@@ -104,9 +104,9 @@ func (s *Store) changeTurn(ctx context.Context, statement string, session uuid.U
 func (s *Store) AskTurn(ctx context.Context, session uuid.UUID, r store.TurnRequest) (elsewhere bool, err error) {
 	err = s.turnsDo(ctx, func(ctx context.Context) error {
 		if r == store.NoRequest {
-			return s.durable.QueryRowContext(ctx, heldElsewhere, session[:], s.node).Scan(&elsewhere)
+			return s.durable.QueryRowContext(ctx, heldElsewhere, session[:], s.me()).Scan(&elsewhere)
 		}
-		done, err := s.durable.ExecContext(ctx, askTurn, session[:], s.node, int64(r))
+		done, err := s.durable.ExecContext(ctx, askTurn, session[:], s.me(), int64(r))
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (s *Store) AskTurn(ctx context.Context, session uuid.UUID, r store.TurnRequ
 func (s *Store) PollTurns(ctx context.Context) (asked []store.AskedTurn, dead bool, err error) {
 	err = s.turnsDo(ctx, func(ctx context.Context) error {
 		asked = asked[:0]
-		rows, err := s.read.QueryContext(ctx, askedTurns, s.node)
+		rows, err := s.read.QueryContext(ctx, askedTurns, s.me())
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *Store) AnswerTurn(ctx context.Context, a store.AskedTurn) error {
 // AdoptTurns implements store.Turns.
 func (s *Store) AdoptTurns(ctx context.Context) error {
 	return s.turnsDo(ctx, func(ctx context.Context) error {
-		_, err := s.durable.ExecContext(ctx, adoptTurns, s.node)
+		_, err := s.durable.ExecContext(ctx, adoptTurns, s.me())
 		return err
 	})
 }

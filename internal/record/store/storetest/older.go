@@ -80,7 +80,7 @@ func (f *olderFixture) advance(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check(nil, f.CloseQuestion(ctx, fixID(13), "user:ann", "", at))
+	check(nil, f.CloseQuestion(ctx, fixID(13), store.Closing{By: "user:ann", At: at}))
 	_, _, err := f.Claim(ctx, [32]byte{14}, at)
 	check(nil, err)
 	check(nil, f.ChangeQueued(ctx, store.QueueChange{ID: fixID(24), To: ledger.QueueCancelled, By: "user:ann", At: at}))

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
@@ -23,6 +25,7 @@ type row struct {
 	known [][32]byte // blobs that were in the ledger when the row was prepared
 
 	bounded bool // the payload has a ledger.PartBounds
+	own     bool // the event begins a run, and has this process as its owner
 }
 
 type blob struct {
@@ -86,15 +89,21 @@ func (s *Store) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq
 	if err != nil {
 		return 0, err
 	}
-	seq, err := s.submitEntries(ctx, entries, labels.complete)
-	if err != nil {
-		s.endless.note(entries)
-	}
-	return seq, err
+	return s.submitEntries(ctx, entries, labels.complete)
 }
 
-// submitEntries prepares and submits entries, again if a blob was erased in between.
+// submitEntries prepares and submits entries, again if a blob was erased in between, or if the
+// database failed in a way that passes. It notes which runs they begin and end.
 func (s *Store) submitEntries(ctx context.Context, entries []ledger.Entry, complete func(*request)) (ledger.Seq, error) {
+	s.endless.begin(entries)
+	first, err := s.prepareAndSubmit(ctx, entries, complete)
+	if err != nil {
+		s.endless.note(entries, time.Now(), err)
+	}
+	return first, err
+}
+
+func (s *Store) prepareAndSubmit(ctx context.Context, entries []ledger.Entry, complete func(*request)) (ledger.Seq, error) {
 	for {
 		r := newRequest()
 		r.rows = make([]row, len(entries))
@@ -105,13 +114,14 @@ func (s *Store) submitEntries(ctx context.Context, entries []ledger.Entry, compl
 			r.durable = r.durable || entries[i].Durable
 		}
 		complete(r)
-		err := s.submit(ctx, r)
-		if errors.Is(err, errBlobErased) {
+		err := s.submitOnce(ctx, r)
+		if errors.Is(err, errBlobErased) || errors.Is(err, errOtherOwner) || s.mayRepeat(ctx, err) {
 			continue
 		}
 		if err != nil {
 			return 0, err
 		}
+		s.begun.note(r)
 		return r.first, nil
 	}
 }
@@ -119,6 +129,24 @@ func (s *Store) submitEntries(ctx context.Context, entries []ledger.Entry, compl
 // errBlobErased is the error of a request that refers to a blob that was erased after the
 // request was prepared.
 var errBlobErased = errors.New("a blob was erased meanwhile")
+
+// errOtherOwner is the error of a request that begins a run, and was prepared before this process
+// became another owner.
+var errOtherOwner = errors.New("this process has become another owner meanwhile")
+
+// repeatAfter is the time before a request is submitted again.
+const repeatAfter = 20 * time.Millisecond
+
+// mayRepeat reports whether a request that failed can be submitted again. It waits a moment. Once
+// the lease of this node is over, nothing is submitted again.
+func (s *Store) mayRepeat(ctx context.Context, err error) bool {
+	if again := (repeatable{}); !errors.As(err, &again) {
+		return false
+	}
+	ctx, stop := s.shared.Leased(ctx)
+	defer stop()
+	return pause.For(ctx, repeatAfter) == nil
+}
 
 // checkBlobs refuses a request that relies on a blob that was erased meanwhile.
 func (w *writer) checkBlobs(ctx context.Context, r *request) error {
@@ -140,9 +168,21 @@ func (w *writer) checkBlobs(ctx context.Context, r *request) error {
 	return nil
 }
 
-// submit queues a request and waits for its end. Concurrent callers share a
-// commit.
+// submit submits a request without events, again if the database failed in a way that passes.
 func (s *Store) submit(ctx context.Context, r *request) error {
+	for {
+		err := s.submitOnce(ctx, r)
+		if !s.mayRepeat(ctx, err) {
+			return err
+		}
+		r.state.Store(waiting)
+		r.done, r.err = make(chan struct{}), nil
+	}
+}
+
+// submitOnce queues a request and waits for its end. Concurrent callers share a
+// commit.
+func (s *Store) submitOnce(ctx context.Context, r *request) error {
 	defer s.callers.Add(-1)
 	if s.callers.Add(1) == 1 && s.w.alone(r) {
 		<-r.done // a shared database answers later
@@ -172,7 +212,8 @@ func (s *Store) prepare(ctx context.Context, in *ledger.Entry, out *row) error {
 		if err := s.db.HoldOwner(); err != nil {
 			return err
 		}
-		e.Owner = append([]byte(nil), s.owner[:]...)
+		owner := s.Owner()
+		e.Owner, out.own = owner[:], true
 	case e.Kind == ledger.Changeset && (e.Change == ledger.ChangesApplying || e.Change == ledger.ChangesUndoing):
 		if err := s.db.HoldOwner(); err != nil {
 			return err

@@ -28,7 +28,10 @@ func (w *writer) admit(ctx context.Context, size int64, r *request) error {
 			run = seq
 		}
 		touched = append(touched, run)
-		err := w.admitRow(ctx, seq, e)
+		err := w.s.refuseOld(&r.rows[i])
+		if err == nil {
+			err = w.admitRow(ctx, seq, e)
+		}
 		if err == nil && e.Kind == ledger.RunStarted {
 			for _, earlier := range r.rows[:i] {
 				if bytes.Equal(earlier.event.ID, e.ID) {

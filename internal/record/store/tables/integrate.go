@@ -9,6 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
@@ -26,10 +27,16 @@ const (
 // and signs a checkpoint if asked. The row of the log is locked meanwhile, so that one
 // node at a time does this; appends do not wait for it. The commit is synced, and was
 // preceded by those of the events: what a checkpoint covers is durable before anybody
-// sees the checkpoint.
+// sees the checkpoint. If the database fails in a way that passes, it begins again until the lease
+// of this node is over.
 func (s *Store) Integrate(ctx context.Context, sign bool) ([]byte, error) {
+	ctx, stop := s.shared.Leased(ctx)
+	defer stop()
 	for {
 		note, more, err := s.integrate(ctx, sign, false)
+		if s.shared.Transient(err) && pause.For(ctx, repeatAfter) == nil {
+			continue
+		}
 		if err != nil || !more {
 			return note, s.fault(err, "the log cannot be brought up to date")
 		}
@@ -39,6 +46,8 @@ func (s *Store) Integrate(ctx context.Context, sign bool) ([]byte, error) {
 // integrate adds the next batches to the tree. With skip it leaves them to a node that is
 // about it.
 func (s *Store) integrate(ctx context.Context, sign, skip bool) (note []byte, more bool, err error) {
+	ctx, stop := s.shared.Leased(ctx)
+	defer stop()
 	conn, err := s.shared.Durable(ctx)
 	if err != nil {
 		return nil, false, err

@@ -75,26 +75,127 @@ func (s *Store) Deaths() uint64 {
 	return s.deaths.count
 }
 
-// endless are the runs of this process whose end could not be recorded: the store failed, or had
-// failed before, so that the outcome of a call is missing. The process does not work on them any
-// more. As it lives, no other one closes them.
+// endless are the runs of this process that it does not carry out, and that may be open. Their end
+// could not be recorded: the store failed, or had failed before, so that the outcome of a call is
+// missing. Or the answer to their start was an error, and the start may be recorded. As the process
+// lives, no other one closes them.
 type endless struct {
-	mu   sync.Mutex
-	runs map[ledger.Seq]bool
+	mu      sync.Mutex
+	runs    map[ledger.Seq]bool
+	started map[uuid.UUID]time.Time // by their IDs: when the error came
 }
 
-// note notes the runs that entries were to end.
-func (e *endless) note(entries []ledger.Entry) {
+// note notes the runs that entries were to begin or end, and failed with an error.
+func (e *endless) note(entries []ledger.Entry, now time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.runs == nil {
+		e.runs, e.started = map[ledger.Seq]bool{}, map[uuid.UUID]time.Time{}
+	}
 	for i := range entries {
-		if ev := &entries[i].Event; ev.Kind == ledger.RunFinished {
-			if e.runs == nil {
-				e.runs = map[ledger.Seq]bool{}
-			}
+		switch ev := &entries[i].Event; ev.Kind {
+		case ledger.RunFinished:
 			e.runs[ev.Run] = true
+		case ledger.RunStarted:
+			if errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull) { // else it was refused
+				e.started[uuid.UUID(ev.ID)] = now
+			}
 		}
 	}
+}
+
+// begin forgets the earlier starts of the runs that entries begin.
+func (e *endless) begin(entries []ledger.Entry) {
+	for i := range entries {
+		if ev := &entries[i].Event; ev.Kind == ledger.RunStarted {
+			e.mu.Lock()
+			delete(e.started, uuid.UUID(ev.ID))
+			e.mu.Unlock()
+		}
+	}
+}
+
+// startLooked is how long a run whose start failed is looked for: a message that was sent may
+// still be carried out.
+const startLooked = time.Minute
+
+// findStarted finds the runs of failed starts that are recorded all the same.
+func (s *Store) findStarted(ctx context.Context) error {
+	s.endless.mu.Lock()
+	looked := maps.Clone(s.endless.started)
+	s.endless.mu.Unlock()
+	for id, since := range looked {
+		r, err := s.Run(ctx, id.String())
+		if err != nil && !errors.Is(err, fault.RunUnknown) {
+			return err
+		}
+		s.endless.mu.Lock()
+		if at, still := s.endless.started[id]; still && at.Equal(since) { // it was not begun again meanwhile
+			if err == nil && r.Owner == s.Owner() {
+				s.endless.runs[r.Seq] = true
+			}
+			if err == nil || time.Since(since) > startLooked {
+				delete(s.endless.started, id)
+			}
+		}
+		s.endless.mu.Unlock()
+	}
+	return nil
+}
+
+// begun are the owners of the runs that this process has begun, and whose end is not recorded.
+type begun struct {
+	mu     sync.Mutex
+	owners map[ledger.Seq]uuid.UUID
+}
+
+// note notes the runs that a request has begun or ended.
+func (b *begun) note(r *request) {
+	for i := range r.rows {
+		switch ev := r.rows[i].event; {
+		case r.rows[i].own:
+			b.mu.Lock()
+			if b.owners == nil {
+				b.owners = map[ledger.Seq]uuid.UUID{}
+			}
+			b.owners[r.first+ledger.Seq(i)] = uuid.UUID(ev.Owner)
+			b.mu.Unlock()
+		case ev.Kind == ledger.RunFinished:
+			b.mu.Lock()
+			delete(b.owners, ev.Run)
+			b.mu.Unlock()
+		}
+	}
+}
+
+// refuseOld refuses new work in a run that this process began as another owner: since that may no
+// longer act, other nodes take its work over.
+func (s *Store) refuseOld(r *row) error {
+	e := r.event
+	if (e.Kind == ledger.RunStarted || e.Kind == ledger.RunQueued) && s.claims.lapsed(uuid.UUID(e.ID), s.Owner()) {
+		return errInterruptedHere()
+	}
+	switch e.Kind {
+	case ledger.CallIntent, ledger.CallDone, ledger.MessageAdded:
+	case ledger.RunStarted:
+		if r.own && uuid.UUID(e.Owner) != s.Owner() {
+			return errOtherOwner
+		}
+		return nil
+	default:
+		return nil // what happened is recorded as long as the run is open
+	}
+	s.begun.mu.Lock()
+	owner, known := s.begun.owners[e.Run]
+	s.begun.mu.Unlock()
+	if !known || owner == s.Owner() {
+		return nil
+	}
+	return errInterruptedHere()
+}
+
+func errInterruptedHere() error {
+	return fault.New(fault.StoreFailed, "the run was interrupted: this node could not renew its lease").WithHint("begin another run")
 }
 
 func (e *endless) list() []ledger.Seq {
@@ -112,6 +213,9 @@ func (e *endless) forget(run ledger.Seq) {
 // InterruptEndless closes, as interrupted, the runs of this process whose end it could not record.
 // It returns how many it closed.
 func (s *Store) InterruptEndless(ctx context.Context) (closed int, err error) {
+	if err := s.findStarted(ctx); err != nil {
+		return 0, err
+	}
 	for _, run := range s.endless.list() {
 		did, err := s.interrupt(ctx, run)
 		if err != nil {
@@ -128,6 +232,11 @@ func (s *Store) InterruptEndless(ctx context.Context) (closed int, err error) {
 // interrupt closes a run and its open calls. If another process was faster, the
 // writer refuses the entries and nothing is changed.
 func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
+	return s.endRun(ctx, run, tool.StatusInterrupted, fault.Interrupted)
+}
+
+// endRun is interrupt with another status of the run.
+func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, code fault.Code) (bool, error) {
 	p, err := readProgress(ctx, s.read, run)
 	if err != nil {
 		return false, s.fault(err, "an interrupted run cannot be read")
@@ -143,7 +252,7 @@ func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
 		}})
 	}
 	entries = append(entries, ledger.Entry{Durable: true, Event: ledger.Event{
-		Kind: ledger.RunFinished, At: now, Run: run, Status: tool.StatusInterrupted, Code: fault.Interrupted,
+		Kind: ledger.RunFinished, At: now, Run: run, Status: status, Code: code,
 	}})
 	if _, err = s.Append(ctx, entries...); err == nil {
 		return true, s.closeOrphans(ctx, run)

@@ -56,10 +56,36 @@ type Shared interface {
 	// Deadlock reports whether the server ended a transaction so that another one, which
 	// waited for it, can go on.
 	Deadlock(err error) bool
+	// Transient reports whether an error can pass by itself.
+	Transient(err error) bool
+	// Leased returns a context that also ends with the lease of this node.
+	Leased(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // ErrMoved is the error of an append that was based on an old state of a run.
 var ErrMoved = errors.New("another process changed the run")
+
+// ErrInDoubt is the error of a commit whose answer was lost, and that could not be looked up.
+var ErrInDoubt = errors.New("it is not known whether the change was committed")
+
+// repeatable is the error of a request that the database has not carried out, for a reason that
+// can pass.
+type repeatable struct{ error }
+
+// Unwrap returns the reason.
+func (e repeatable) Unwrap() error { return e.error }
+
+// markRepeatable marks the error of a batch that can be written again. Once ctx has ended with the
+// lease of this node, it returns the reason.
+func (w *writer) markRepeatable(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if w.s.shared == nil || errors.Is(err, ErrInDoubt) || !w.s.shared.Transient(err) {
+		return err
+	}
+	return repeatable{err}
+}
 
 // Batch has the rows that a pipelined append inserts. They do not contain the numbers of
 // the events, which only the server knows.
@@ -162,7 +188,7 @@ func (w *writer) writeShared(ctx context.Context, batch []*request) {
 	if err := w.pipeline(ctx, fast); errors.Is(err, ErrMoved) {
 		slow = append(slow, fast...)
 	} else {
-		setErrors(fast, w.s.fault(err, "the ledger cannot be written"))
+		setErrors(fast, w.markRepeatable(ctx, w.s.fault(err, "the ledger cannot be written")))
 	}
 	if len(slow) > 0 {
 		setErrors(slow, w.writeSlow(ctx, slow))
@@ -380,7 +406,10 @@ func (w *writer) commit(ctx context.Context) (number int64, err error) {
 	conn, number, lerr := w.s.shared.Committed(ctx)
 	w.use(conn)
 	if lerr != nil || number == 0 {
-		return 0, errors.Join(err, lerr)
+		if lerr != nil {
+			err = errors.Join(ErrInDoubt, err, lerr)
+		}
+		return 0, err
 	}
 	return number, nil
 }
@@ -433,7 +462,11 @@ func (w *writer) syncNow(batch []*request) {
 	var note []byte
 	var err error
 	if slices.ContainsFunc(batch, (*request).wantsCheckpoint) {
-		note, err = w.s.Integrate(context.Background(), true)
+		ctx, stop := w.s.shared.Leased(context.Background())
+		if note, err = w.s.Integrate(ctx, true); err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		stop()
 	} else {
 		err = w.s.sync()
 	}

@@ -275,6 +275,16 @@ func (s *Store) hasEnded(ctx context.Context, run ledger.Seq) (bool, error) {
 	return ended, err
 }
 
+// TimeOutQueued implements store.Queue.
+func (s *Store) TimeOutQueued(ctx context.Context, id uuid.UUID) error {
+	q, err := s.Queued(ctx, id.String())
+	if err != nil || q.Run == 0 {
+		return err
+	}
+	_, err = s.endRun(ctx, q.Run, tool.TimedOut, fault.LimitReached)
+	return err
+}
+
 // TakenSlots implements store.Queue.
 func (s *Store) TakenSlots(ctx context.Context) (map[string]int, error) {
 	taken := map[string]int{}

@@ -82,10 +82,25 @@ func (c *claims) drop(r store.RequestRecord, token *store.RequestRecord) {
 	}
 }
 
+// held reports whether this process carries the request out, under the same claim.
 func (c *claims) held(r store.RequestRecord) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.all[claimOf(r)] != nil
+	token := c.all[claimOf(r)]
+	return token != nil && token.Owner == r.Owner
+}
+
+// lapsed reports whether a run was claimed by this process as another owner. That one's lease is
+// over, so another node may have claimed the request since.
+func (c *claims) lapsed(run, owner uuid.UUID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, token := range c.all {
+		if id, ok := token.Run(); ok && id == run && token.Owner != owner {
+			return true
+		}
+	}
+	return false
 }
 
 // BeginRequest implements store.Requests.
@@ -93,7 +108,7 @@ func (s *Store) BeginRequest(ctx context.Context, r store.RequestRecord, most in
 	if err := s.db.HoldOwner(); err != nil {
 		return r, store.RequestUnderWay, err
 	}
-	r.Owner = s.owner
+	r.Owner = s.Owner()
 	var left *store.RequestRecord // a claim without a process and without effects, which this one replaces
 	for range 3 {
 		was, claimed, err := s.claimRequest(ctx, r, left, most)
@@ -175,12 +190,11 @@ func (w *writer) oldRequests(ctx context.Context, holder string, now, most int64
 // leftRequest looks at a request that has no answer. It is RequestClaimed if another one may
 // replace it: nothing carries it out any more, and it had no effect.
 func (s *Store) leftRequest(ctx context.Context, r store.RequestRecord) (store.RequestState, error) {
-	alive := false
-	switch r.Owner {
-	case uuid.Nil:
+	alive := s.claims.held(r)
+	switch {
+	case r.Owner == uuid.Nil:
 		return store.RequestBegun, nil
-	case s.owner:
-		alive = s.claims.held(r)
+	case alive, r.Owner == s.Owner():
 	default:
 		dead, err := s.db.Dead(ctx, r.Owner)
 		if err != nil {
@@ -251,7 +265,7 @@ func (s *Store) EndRequest(ctx context.Context, r store.RequestRecord) error {
 	}
 	return s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, q *request) error {
 		row, err := w.row(ctx, tableRequests, r.Holder, r.Key[:])
-		if err != nil || row == nil || !s.claimed(s.requestOf(row), r) {
+		if err != nil || row == nil || !stillClaimed(s.requestOf(row), r) {
 			q.apply = nil
 			return err
 		}
@@ -265,7 +279,7 @@ func (s *Store) EndRequest(ctx context.Context, r store.RequestRecord) error {
 	})
 }
 
-// claimed reports whether a recorded request is this process's claim of r.
-func (s *Store) claimed(was, r store.RequestRecord) bool {
-	return was.Status == 0 && was.Owner == s.owner && was.Print == r.Print
+// stillClaimed reports whether a recorded request is still the claim r.
+func stillClaimed(was, r store.RequestRecord) bool {
+	return was.Status == 0 && was.Owner == r.Owner && was.Print == r.Print
 }

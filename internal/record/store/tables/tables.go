@@ -113,7 +113,7 @@ type Store struct {
 	power    bool
 	readOnly bool
 	keys     *Keys
-	owner    uuid.UUID
+	owner    atomic.Pointer[uuid.UUID]
 	db       Database
 	shared   Shared // nil: no other node
 	parts    Parts  // nil: payloads are beside their events
@@ -129,6 +129,7 @@ type Store struct {
 	labels    labels
 	agents    knownTable
 	endless   endless
+	begun     begun
 	deaths    deaths
 	claims    claims
 
@@ -144,8 +145,9 @@ type Store struct {
 
 // New makes a store that only reads, until Start.
 func New(c Config) *Store {
-	s := &Store{home: c.Home, name: c.Name, power: c.Power, readOnly: c.ReadOnly, keys: c.Keys, owner: c.Owner, db: c.Database, shared: c.Shared, parts: c.Parts, dialect: c.Dialect, clock: c.Clock,
+	s := &Store{home: c.Home, name: c.Name, power: c.Power, readOnly: c.ReadOnly, keys: c.Keys, db: c.Database, shared: c.Shared, parts: c.Parts, dialect: c.Dialect, clock: c.Clock,
 		format: c.Format, read: &reader{DB: c.Read}}
+	s.owner.Store(&c.Owner)
 	s.queue.init()
 	s.standings.init()
 	s.labels.init()
@@ -165,7 +167,26 @@ func (s *Store) Start(conn *sql.Conn) {
 }
 
 // Owner is the identity of this store's process in RunStarted events.
-func (s *Store) Owner() uuid.UUID { return s.owner }
+func (s *Store) Owner() uuid.UUID { return *s.owner.Load() }
+
+// Reown makes this process another owner: that of the runs that it begins from now on. The one
+// before may no longer act. Nothing is written while do makes the other owner.
+func (s *Store) Reown(ctx context.Context, do func() (uuid.UUID, error)) error {
+	select {
+	case s.w.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.w.turn }()
+	owner, err := do()
+	if err != nil {
+		return err
+	}
+	s.owner.Store(&owner)
+	s.w.broken = true
+	s.w.forgetAll()
+	return nil
+}
 
 // PublicKey returns the key that verifies checkpoints and proofs, in the form of
 // ledger.pub, or nothing if the key's file is damaged.

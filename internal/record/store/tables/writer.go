@@ -132,7 +132,9 @@ func (w *writer) alone(r *request) bool {
 func (w *writer) writeAndLeave(batch []*request) error {
 	defer func() { <-w.turn }()
 	if w.s.shared != nil {
-		w.writeShared(context.Background(), batch)
+		ctx, stop := w.s.shared.Leased(context.Background())
+		defer stop()
+		w.writeShared(ctx, batch)
 		return nil
 	}
 	return w.write(context.Background(), batch)
@@ -190,7 +192,7 @@ func (w *writer) write(ctx context.Context, batch []*request) error {
 	w.broken = true
 	_, _ = w.exec(ctx, rollback) // fails where the database has rolled back already
 	w.forgetAll()
-	return w.s.fault(err, "the ledger cannot be written")
+	return w.markRepeatable(ctx, w.s.fault(err, "the ledger cannot be written"))
 }
 
 // forgetAll empties the writer's caches.
