@@ -107,8 +107,11 @@ func (c conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (c conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	st, err := c.Conn.PrepareContext(ctx, c.translated(query))
-	return st, c.ended(err)
+	made, err := c.Conn.PrepareContext(ctx, c.translated(query))
+	if inner, ok := made.(*stdlib.Stmt); ok && err == nil {
+		return stmt{inner, c}, nil
+	}
+	return made, c.ended(err)
 }
 
 // ExecContext implements driver.ExecerContext.
@@ -119,11 +122,32 @@ func (c conn) ExecContext(ctx context.Context, query string, args []driver.Named
 
 // QueryContext implements driver.QueryerContext.
 func (c conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.Conn.QueryContext(ctx, c.translated(query), args)
+	return c.rows(c.Conn.QueryContext(ctx, c.translated(query), args))
+}
+
+// rows reads the first rows of a query that may be repeated.
+func (c conn) rows(rows driver.Rows, err error) (driver.Rows, error) {
 	if err == nil && c.again {
 		rows, err = readAhead(rows)
 	}
 	return rows, c.ended(err)
+}
+
+// stmt is a prepared statement of a connection.
+type stmt struct {
+	*stdlib.Stmt
+	conn conn
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	r, err := s.Stmt.ExecContext(ctx, args)
+	return r, s.conn.ended(err)
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.rows(s.Stmt.QueryContext(ctx, args))
 }
 
 func (c conn) translated(query string) string {

@@ -37,6 +37,7 @@ func TestAConnectionMayEndAtAnyMessage(t *testing.T) {
 				if n < 10 {
 					t.Fatalf("the paths have only %d messages", n)
 				}
+				w.arm(1 << 40) // no connection ends any more
 				break
 			}
 			if got := server.Count(t, direct, "SELECT total::int FROM tail") - before; got != makes {
