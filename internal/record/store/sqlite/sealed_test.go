@@ -120,6 +120,9 @@ func TestVerifyNamesEveryChangeOfASealedRow(t *testing.T) {
 	namesEveryChange(t, authority(t), sealedTables)
 }
 
+// unsealed are the columns that decide nothing: by them workers look for the next run.
+var unsealed = map[string][]string{"queue": {"lane", "claimed", "tries"}}
+
 // namesEveryChange changes, deletes and copies rows of tables, one by one. It is
 // given the number of key columns of each table.
 func namesEveryChange(t *testing.T, from string, tables map[string]int) {
@@ -148,6 +151,9 @@ func namesEveryChange(t *testing.T, from string, tables map[string]int) {
 		for _, i := range tried {
 			row := rows[i]
 			for c, col := range cols {
+				if slices.Contains(unsealed[table], col) {
+					continue
+				}
 				must(d.Exec("UPDATE "+table+" SET "+col+" = ?"+where, append([]any{altered(row[c])}, row[:keys]...)...))
 				named(fmt.Sprintf("%s.%s of row %d", table, col, i), table)
 				restore(t, d, table, rows)
