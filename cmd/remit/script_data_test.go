@@ -130,6 +130,7 @@ var normals = []struct {
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "sha256:HASH"},
 	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "HASH"},
 	{regexp.MustCompile(`root [0-9A-Za-z+/]{43}=`), "root ROOT"},
+	{regexp.MustCompile(`up to event \d+`), "up to event N"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? (µs|ms|s)\b`), "TOOK"},
 	{regexp.MustCompile(`"(duration_ms|cpu_ms|total_duration_ms|peak_memory_bytes|CREATED|VALIDATING|EXECUTING|PROCESSING|LOGGING|ENDED)": ?[0-9.]+`), `"$1":0`},
 	{regexp.MustCompile(` +TOOK [▇·]{20}`), "  TOOK  BAR"},

@@ -29,7 +29,7 @@ It lists them first, and records them with --yes.
 		Example: `  remit runs --unknown
   remit settle 01a1fe70 3 --happened
   remit settle last 3 --not-happened
-  remit settle --all --tool fs.write --since 2h --not-happened --reason "the disk was gone"`,
+  remit settle --all --tool fs.write --not-happened --reason "disk gone"`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if s.delegated() {

@@ -254,6 +254,9 @@ func (w *writer) requests(ctx context.Context, where string, args ...any) ([]sea
 // EndRequest implements store.Requests.
 func (s *Store) EndRequest(ctx context.Context, r store.RequestRecord) error {
 	defer s.claims.drop(r, nil)
+	if r.Owner == uuid.Nil {
+		r.Owner = s.Owner()
+	}
 	if id, ok := r.Run(); ok && r.Failed() {
 		begun, err := s.hasBegun(ctx, id)
 		if err != nil {
