@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -25,6 +26,10 @@ var permanentClasses = []string{
 // permanentCodes are further final errors, in classes that also have others.
 var permanentCodes = []string{"XX001", "XX002"} // damaged data, damaged index
 
+// scanError begins the errors of package sql about a value that does not fit: somebody else has
+// written it, and it stays.
+const scanError = "sql: Scan error "
+
 // transient reports whether an error can pass by itself. That is true of every error of the driver
 // and the server except those that are known to be final. Errors that Remit itself found are final.
 func transient(err error) bool {
@@ -34,7 +39,7 @@ func transient(err error) bool {
 	}
 	var found *fault.Error
 	switch {
-	case err == nil, errors.Is(err, sql.ErrNoRows):
+	case err == nil, errors.Is(err, sql.ErrNoRows), strings.HasPrefix(err.Error(), scanError):
 		return false
 	case errors.As(err, &found):
 		return found.Code != fault.StoreCorrupt && found.Code/1000 == fault.StoreFailed/1000 && found.Err != nil && transient(found.Err)

@@ -33,7 +33,7 @@ func TestErrorsAreTransientUntilProvedOtherwise(t *testing.T) {
 			t.Errorf("class %s: transient is %v, want %v", class, got, want)
 		}
 	}
-	connect := &pgconn.ConnectError{}
+	_, connect := pgconn.Connect(t.Context(), "postgres://127.0.0.1:1/none")
 	for err, want := range map[error]bool{
 		&pgconn.PgError{Code: "57P01"}: true, &pgconn.PgError{Code: "57P02"}: true, &pgconn.PgError{Code: "57P03"}: true, &pgconn.PgError{Code: "57P05"}: true,
 		&pgconn.PgError{Code: "08006"}: true, &pgconn.PgError{Code: "08P01"}: true, &pgconn.PgError{Code: "53100"}: true, &pgconn.PgError{Code: "53300"}: true,
@@ -42,7 +42,7 @@ func TestErrorsAreTransientUntilProvedOtherwise(t *testing.T) {
 		&pgconn.PgError{Code: codeFenced}: false, &pgconn.PgError{Code: codeMoved}: false, &pgconn.PgError{Code: "42P01"}: false,
 		io.EOF: true, io.ErrUnexpectedEOF: true, net.ErrClosed: true, driver.ErrBadConn: true, sql.ErrConnDone: true, connect: true,
 		context.DeadlineExceeded: true, os.ErrDeadlineExceeded: true, syscall.ECONNRESET: true, syscall.ECONNREFUSED: true, errors.New("conn closed"): true,
-		sql.ErrNoRows: false, fault.New(fault.StoreFailed, "Remit's own"): false, fault.New(fault.Denied, "no"): false,
+		fmt.Errorf("%sof a column: %w", scanError, io.EOF): false, sql.ErrNoRows: false, fault.New(fault.StoreFailed, "Remit's own"): false, fault.New(fault.Denied, "no"): false,
 		fault.Wrap(fault.StoreFailed, io.EOF, "the ledger cannot be read"): true, fault.Wrap(fault.StoreCorrupt, io.EOF, "damaged"): false, nil: false,
 	} {
 		if got := transient(err); got != want {

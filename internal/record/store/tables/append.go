@@ -104,7 +104,7 @@ func (s *Store) submitEntries(ctx context.Context, entries []ledger.Entry, compl
 }
 
 func (s *Store) prepareAndSubmit(ctx context.Context, entries []ledger.Entry, complete func(*request)) (ledger.Seq, error) {
-	for {
+	for since := time.Now(); ; {
 		r := newRequest()
 		r.rows = make([]row, len(entries))
 		for i := range entries {
@@ -115,7 +115,7 @@ func (s *Store) prepareAndSubmit(ctx context.Context, entries []ledger.Entry, co
 		}
 		complete(r)
 		err := s.submitOnce(ctx, r)
-		if errors.Is(err, errBlobErased) || errors.Is(err, errOtherOwner) || s.mayRepeat(ctx, err) {
+		if errors.Is(err, errBlobErased) || errors.Is(err, errOtherOwner) || s.mayRepeat(ctx, err, since) {
 			continue
 		}
 		if err != nil {
@@ -134,13 +134,15 @@ var errBlobErased = errors.New("a blob was erased meanwhile")
 // became another owner.
 var errOtherOwner = errors.New("this process has become another owner meanwhile")
 
-// repeatAfter is the time before a request is submitted again.
-const repeatAfter = 20 * time.Millisecond
+const (
+	repeatAfter = 20 * time.Millisecond // the time before a request is submitted again
+	repeatFor   = 30 * time.Second      // how long; the lease of a node that cannot reach its database ends before
+)
 
 // mayRepeat reports whether a request that failed can be submitted again. It waits a moment. Once
 // the lease of this node is over, nothing is submitted again.
-func (s *Store) mayRepeat(ctx context.Context, err error) bool {
-	if again := (repeatable{}); !errors.As(err, &again) {
+func (s *Store) mayRepeat(ctx context.Context, err error, since time.Time) bool {
+	if again := (repeatable{}); !errors.As(err, &again) || time.Since(since) > repeatFor {
 		return false
 	}
 	ctx, stop := s.shared.Leased(ctx)
@@ -170,9 +172,9 @@ func (w *writer) checkBlobs(ctx context.Context, r *request) error {
 
 // submit submits a request without events, again if the database failed in a way that passes.
 func (s *Store) submit(ctx context.Context, r *request) error {
-	for {
+	for since := time.Now(); ; {
 		err := s.submitOnce(ctx, r)
-		if !s.mayRepeat(ctx, err) {
+		if !s.mayRepeat(ctx, err, since) {
 			return err
 		}
 		r.state.Store(waiting)
