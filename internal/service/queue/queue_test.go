@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -360,4 +361,35 @@ func TestAQueuedRunHasATime(t *testing.T) {
 		t.Errorf("taken are %v, %v", taken, err)
 	}
 	_ = s.End(t.Context()) // its end is recorded already
+}
+
+// TestALastingFailureIsReportedOnce: while the ledger cannot be used, passes fail one after the other.
+// Each error code is reported once, and that the queue works again.
+func TestALastingFailureIsReportedOnce(t *testing.T) {
+	p := newPlace(t, writing)
+	open, failures := p.Home.Ledger, []fault.Code{fault.StoreFailed, fault.StoreFailed, fault.StoreMissing, fault.StoreFailed, fault.StoreMissing}
+	looks := 0
+	p.Home.Ledger = func(ctx context.Context) (store.Backend, error) {
+		if looks++; looks <= len(failures) {
+			return nil, fault.New(failures[looks-1], "look %d", looks)
+		}
+		return open(ctx)
+	}
+	var told []fault.Code
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		done <- p.Queue.Work(ctx, queue.Worker{Failed: func(err error) { told = append(told, fault.CodeOf(err)) }})
+	}()
+	for log := []byte(nil); !strings.Contains(string(log), `"queue_works_again"`); time.Sleep(10 * time.Millisecond) {
+		log, _ = os.ReadFile(filepath.Join(p.home, "logs", "remit.log")) // it is made with its first line
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if want := []fault.Code{fault.StoreFailed, fault.StoreMissing}; !slices.Equal(told, want) {
+		t.Errorf("%v were reported, want %v", told, want)
+	}
 }

@@ -87,6 +87,7 @@ type working struct {
 	resting map[uuid.UUID]bool                    // sessions that get no message now: one is being sent, or they are at work
 
 	clock   clockWatch
+	failing map[fault.Code]bool // errors of passes that were reported since the last pass that worked
 	telling sync.Mutex
 	st      store.Backend
 	opened  time.Time
@@ -100,7 +101,7 @@ func (q *Queue) Work(ctx context.Context, o Worker) error {
 	}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	w := &working{Worker: o, q: q, work: work, active: map[uuid.UUID]context.CancelCauseFunc{}, resting: map[uuid.UUID]bool{}}
+	w := &working{Worker: o, q: q, work: work, active: map[uuid.UUID]context.CancelCauseFunc{}, resting: map[uuid.UUID]bool{}, failing: map[fault.Code]bool{}}
 	wake, remove := q.wake.add()
 	defer remove()
 	tick := time.NewTicker(lookEvery)
@@ -113,7 +114,9 @@ func (q *Queue) Work(ctx context.Context, o Worker) error {
 				err = perr
 				break
 			}
-			w.fail(perr)
+			w.passFailed(perr)
+		} else if perr == nil {
+			w.passWorked()
 		}
 		if idle && o.Empty {
 			break
@@ -142,6 +145,26 @@ func (q *Queue) Start(ctx context.Context, o Worker) (wait func()) {
 	return func() {
 		stop()
 		<-done
+	}
+}
+
+// passFailed reports the error of a pass. Passes follow each other quickly, so each error code is
+// reported once until a pass works again.
+func (w *working) passFailed(err error) {
+	if code := fault.CodeOf(err); !w.failing[code] {
+		w.failing[code] = true
+		w.fail(err)
+	}
+}
+
+// passWorked logs the end of a failure.
+func (w *working) passWorked() {
+	if len(w.failing) == 0 {
+		return
+	}
+	clear(w.failing)
+	if log, err := w.q.Home.Log(); err == nil {
+		log.Logger().Info("queue_works_again")
 	}
 }
 
