@@ -115,6 +115,9 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 				return err
 			}
 			s.printf("%s %s, %s\n", s.paint(bold, show(string(b.Tool))), q.ID, q.State)
+			if q.Interrupted != "" {
+				s.printf("  %-10s %s\n", "stopped", show(q.Interrupted))
+			}
 			if s.printBody(b, "  ") {
 				s.printf("  in full:\n")
 				s.printWhole(b, "    ")

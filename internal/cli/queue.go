@@ -164,6 +164,9 @@ func (s *session) printQueue(ctx context.Context, st store.Backend, f store.Queu
 	}
 	s.printf("%d waiting, %d scheduled%s\n", q.Waiting, q.Scheduled, paused)
 	if len(q.Items) == 0 {
+		if f.Dead {
+			s.printf("no dead letters\n")
+		}
 		return nil
 	}
 	rows := make([][]cell, len(q.Items))

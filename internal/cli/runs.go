@@ -171,8 +171,10 @@ func (s *session) printRuns(runs []ledger.Run, more bool) error {
 func (s *session) tableOfRuns(runs []ledger.Run) {
 	now := time.Now()
 	var rows [][]cell
+	edited := false
 	for _, r := range runs {
 		sign, col := icon(r.Status)
+		edited = edited || r.Unverified
 		took := "-"
 		if !r.Ended.IsZero() {
 			took = ms(r.Ended.Sub(r.Started))
@@ -189,6 +191,9 @@ func (s *session) tableOfRuns(runs []ledger.Run) {
 		})
 	}
 	s.table([]string{"RUN", "STATUS", "STARTED", "TOOK", "CALLS", "NAME"}, rows)
+	if edited {
+		s.printf("%s not verified: the list of runs was edited, and the record is shown; remit verify lists the changes\n", s.paint(red, "!"))
+	}
 }
 
 // callCounts summarizes how a run's calls ended: the completed ones of all, and the

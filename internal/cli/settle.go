@@ -35,8 +35,8 @@ It lists them first, and records them with --yes.
 			if s.delegated() {
 				return fault.New(fault.Denied, "a process that runs under a grant cannot settle calls").WithHint("use a shell without REMIT_GRANT")
 			}
-			if many.all != (len(words) == 0) || len(words) == 1 {
-				return fault.New(fault.Usage, "name a run and a call, or choose calls with --all")
+			if err := many.check(cmd, words); err != nil {
+				return err
 			}
 			if happened == not {
 				return fault.New(fault.Usage, "what the call did is missing").WithHint("add --happened or --not-happened")
@@ -66,6 +66,7 @@ It lists them first, and records them with --yes.
 	fl := c.Flags()
 	fl.BoolVar(&happened, "happened", false, "the call took effect")
 	fl.BoolVar(&not, "not-happened", false, "the call did not take effect")
+	c.MarkFlagsMutuallyExclusive("happened", "not-happened")
 	many.add(c)
 	return c
 }

@@ -28,6 +28,23 @@ func (f *settleAllFlags) add(c *cobra.Command) {
 	fl.BoolVarP(&f.yes, "yes", "y", false, "with --all: record it; without, the calls are only listed")
 }
 
+// check refuses words and flags that do not belong together.
+func (f *settleAllFlags) check(cmd *cobra.Command, words []string) error {
+	switch {
+	case f.all && len(words) > 0:
+		return fault.New(fault.Usage, "--all takes no RUN and no CALL, but got %q", words[0]).WithHint("choose the calls with --run, --node, --tool and --since")
+	case !f.all && len(words) < 2:
+		missing := [...]string{"RUN and CALL are", "CALL is"}[len(words)]
+		return fault.New(fault.Usage, "%s missing", missing).WithHint("remit runs --unknown lists the calls; --all settles several of them")
+	}
+	for _, name := range [...]string{"run", "node", "tool", "since", "reason", "yes"} {
+		if !f.all && cmd.Flags().Changed(name) {
+			return fault.New(fault.Usage, "--%s needs --all", name).WithHint("see %s --help", cmd.CommandPath())
+		}
+	}
+	return nil
+}
+
 // settleAll lists the chosen calls, and settles them with --yes.
 func (s *session) settleAll(cmd *cobra.Command, f *settleAllFlags, happened bool) error {
 	since, err := parseTime("--since", f.since, time.Now())
@@ -54,7 +71,9 @@ func (s *session) settleAll(cmd *cobra.Command, f *settleAllFlags, happened bool
 		return s.printJSON(map[string]any{"settled": f.yes, "happened": happened, "items": list})
 	}
 	s.printUnknownCalls(list)
-	if f.yes {
+	if len(list) == 0 {
+		s.printf("no interrupted call matches; remit runs --unknown lists all\n")
+	} else if f.yes {
 		s.printf("%s %s settled\n", s.paint(green, "✓"), counted(len(list), "call"))
 	} else {
 		s.printf("%s to be settled; nothing was recorded: add --yes\n", counted(len(list), "call"))

@@ -155,6 +155,10 @@ func badFlag(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	text, _, _ := strings.Cut(err.Error(), ": strconv.") // strconv's own text names Go functions
 	hint := "see " + cmd.CommandPath() + " --help"
+	if _, both, ok := strings.Cut(text, "none of the others can be; ["); ok { // cobra's text for flags that exclude each other
+		names, _, _ := strings.Cut(both, "]")
+		text = "--" + strings.Join(strings.Fields(names), " and --") + " exclude each other"
+	}
 	switch {
 	case errors.As(err, &unknown):
 		if strings.Contains(cmd.Use, " -- ") {

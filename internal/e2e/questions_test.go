@@ -241,6 +241,9 @@ func (a *asking) interrupted(q questionOut) {
 	if len(list) != 1 || list[0].ID != q.ID || !strings.Contains(list[0].Interrupted, "run it again") {
 		a.t.Errorf("the interrupted questions are %+v, want %s", list, q.ID)
 	}
+	if shown := a.must(0, "approvals", "show", q.ID); !strings.Contains(shown, "run it again") {
+		a.t.Errorf("remit approvals show does not say why the question was interrupted:\n%s", shown)
+	}
 	if left := a.questions(""); len(left) != 0 {
 		a.t.Errorf("%+v still waits", left)
 	}

@@ -27,6 +27,9 @@ func TestAnEditedListOfRunsIsNotBelieved(t *testing.T) {
 					t.Errorf("remit %s says nothing:\n%s%s", strings.Join(args, " "), r.out, r.err)
 				}
 			}
+			if r := c.remit("runs", "--all"); !strings.Contains(r.out, "remit verify lists the changes") {
+				t.Errorf("remit runs does not say what \"not verified\" means:\n%s", r.out)
+			}
 			if got := c.parse(c.must(0, "show", w.mixed, "--json")).Status; got != status {
 				t.Errorf("status %s, want %s", got, status)
 			}

@@ -231,7 +231,10 @@ func (s *Approvals) Find(ctx context.Context, id string) (store.Approval, approv
 		return q, approval.Body{}, err
 	}
 	b, err := BodyOf(q)
-	return asShown(st, q), b, err
+	if q = asShown(st, q); err == nil {
+		q.Interrupted, err = whyInterrupted(ctx, st, q)
+	}
+	return q, b, err
 }
 
 // BodyOf reads what a question says; an erased one says nothing.

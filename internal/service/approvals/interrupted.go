@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 const (
 	interruptedAge  = 24 * time.Hour
 	interruptedMost = 50
-	closedMost      = 500 // questions that were closed, and approvals, that are looked at
+	closedMost      = 500    // questions that were closed, and approvals, that are looked at
+	laterMost       = 10_000 // questions closed after one was asked, to find its end
 )
 
 // Interrupted lists the newest questions whose calls ended with their process or caller before
@@ -36,28 +38,32 @@ func (s *Approvals) Interrupted(ctx context.Context) ([]store.Approval, error) {
 		if looked++; err != nil || looked > closedMost || len(out) == interruptedMost {
 			return out, err
 		}
-		if ev.Event.Code != fault.Interrupted {
+		if ev.Event.Code != fault.Interrupted || len(ev.Event.ID) != len(uuid.UUID{}) {
 			continue
 		}
-		id, err := uuid.FromBytes(ev.Event.ID)
-		if err != nil {
-			return nil, fault.Wrap(fault.StoreCorrupt, err, "event %d closes no question", ev.Seq)
-		}
-		q, err := st.Question(ctx, id.String())
+		q, err := st.Question(ctx, uuid.UUID(ev.Event.ID).String())
 		if err != nil {
 			return nil, err
 		}
-		why := []byte("the call was not made")
-		if part, ok := ev.Parts[ledger.PartReason]; ok && !ev.Erased {
-			if why, err = st.Load(ctx, part); err != nil {
-				return nil, err
-			}
-		}
 		q = asShown(st, q)
-		q.Interrupted = string(why) + ": run it again"
+		if q.Interrupted, err = whyClosed(ctx, st, ev); err != nil {
+			return nil, err
+		}
 		out = append(out, q)
 	}
 	return out, nil
+}
+
+// whyClosed is the reason in the event that closed an interrupted question.
+func whyClosed(ctx context.Context, st store.Backend, ev ledger.Stored) (string, error) {
+	why := []byte("the call was not made")
+	if part, ok := ev.Parts[ledger.PartReason]; ok && !ev.Erased {
+		var err error
+		if why, err = st.Load(ctx, part); err != nil {
+			return "", err
+		}
+	}
+	return string(why) + ": run it again", nil
 }
 
 // unused lists the approvals that interrupted calls have not used.
@@ -65,22 +71,51 @@ func unused(ctx context.Context, st store.Backend) ([]store.Approval, error) {
 	list, err := st.Questions(ctx, store.QuestionFilter{State: store.Approved, Limit: closedMost})
 	var out []store.Approval
 	for _, q := range list {
-		if q = asShown(st, q); err != nil || q.State != store.Approved || q.Session != nil || q.RunID == uuid.Nil || len(out) == interruptedMost {
-			continue
+		if err != nil || len(out) == interruptedMost {
+			return out, err
 		}
-		var r ledger.Run
-		if r, err = st.Run(ctx, q.RunID.String()); err != nil || r.Status == ledger.Running {
-			continue
+		q = asShown(st, q)
+		if q.Interrupted, err = whyUnused(ctx, st, q); q.Interrupted != "" {
+			out = append(out, q)
 		}
-		c, cerr := st.Call(ctx, q.Run, int(q.Call)) // a call whose process was killed has no record
-		if r.Status != tool.StatusInterrupted.String() && (cerr != nil || c.Status != tool.StatusInterrupted) {
-			continue
-		}
-		q.Interrupted = "it was approved, and the call was not made: run exactly the same again before " + q.Until.UTC().Format(time.RFC3339)
-		if r.Session != uuid.Nil {
-			q.Interrupted = "it was approved, and the call is made when the session's turn goes on: resume the session before " + q.Until.UTC().Format(time.RFC3339)
-		}
-		out = append(out, q)
 	}
 	return out, err
+}
+
+// whyUnused says what became of the call of an approval, if the call was interrupted before it used
+// the approval; "" otherwise.
+func whyUnused(ctx context.Context, st store.Backend, q store.Approval) (string, error) {
+	if q.State != store.Approved || q.Session != nil || q.RunID == uuid.Nil {
+		return "", nil
+	}
+	r, err := st.Run(ctx, q.RunID.String())
+	if err != nil || r.Status == ledger.Running {
+		return "", err
+	}
+	c, cerr := st.Call(ctx, q.Run, int(q.Call)) // a call whose process was killed has no record
+	if r.Status != tool.StatusInterrupted.String() && (cerr != nil || c.Status != tool.StatusInterrupted) {
+		return "", nil
+	}
+	until := q.Until.UTC().Format(time.RFC3339)
+	if r.Session != uuid.Nil {
+		return "it was approved, and the call is made when the session's turn goes on: resume the session before " + until, nil
+	}
+	return "it was approved, and the call was not made: run exactly the same again before " + until, nil
+}
+
+// whyInterrupted is why the call of a question does not wait any more; "": it was not interrupted.
+func whyInterrupted(ctx context.Context, st store.Backend, q store.Approval) (string, error) {
+	if q.State != store.Lapsed {
+		return whyUnused(ctx, st, q)
+	}
+	looked := 0
+	for ev, err := range st.Find(ctx, store.EventFilter{Marks: [][]store.Mark{{store.KindMark(ledger.QuestionClosed)}}, Since: q.Asked}) {
+		if looked++; err != nil || looked > laterMost {
+			return "", err
+		}
+		if ev.Event.Code == fault.Interrupted && bytes.Equal(ev.Event.ID, q.ID[:]) {
+			return whyClosed(ctx, st, ev)
+		}
+	}
+	return "", nil
 }

@@ -31,19 +31,26 @@ type Removed struct {
 func RemoveNode(ctx context.Context, h *home.Home, id string, force bool) (Removed, error) {
 	var out Removed
 	err := withNodes(ctx, h, false, func(s *postgres.Store) error {
+		if len(id) < 4 {
+			return fault.New(fault.Usage, "%q is not a node ID; write at least its first 4 characters", id).ForOperator("remit db nodes lists them")
+		}
 		all, err := s.Nodes(ctx)
 		if err != nil {
 			return err
 		}
 		found := 0
 		for _, n := range all {
-			if len(id) >= 4 && strings.HasPrefix(n.ID.String(), id) {
+			if strings.HasPrefix(n.ID.String(), id) {
 				out.Node = n
 				found++
 			}
 		}
-		if found != 1 {
-			return fault.New(fault.NotFound, "%d nodes have an ID that begins with %q, at least 4 characters", found, id).ForOperator("remit db nodes lists them")
+		switch found {
+		case 0:
+			return fault.New(fault.NotFound, "no node of the ledger has an ID that begins with %q", id).ForOperator("remit db nodes lists them")
+		case 1:
+		default:
+			return fault.New(fault.Usage, "%d nodes have an ID that begins with %q; write more of it", found, id).ForOperator("remit db nodes lists them")
 		}
 		if out.Closed, err = s.RemoveNode(ctx, out.ID, force); err != nil {
 			return err
