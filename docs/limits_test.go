@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,10 +44,13 @@ func TestLimitsAreInTheTable(t *testing.T) {
 
 var limitName = regexp.MustCompile(`^(max|most)[A-Z]`)
 
+// verb is a verb of a format.
+var verb = regexp.MustCompile(`%[.0-9]*[a-z]`)
+
 // fixedLimits makes the table of the constants.
 func fixedLimits(t *testing.T) string {
 	t.Helper()
-	var rows []string
+	files, sets := map[string][]*ast.File{}, map[string][]*token.FileSet{}
 	for _, folder := range []string{"doors", "service", "agents", "call"} {
 		root := filepath.Join(repo, "internal", folder)
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -59,23 +63,70 @@ func fixedLimits(t *testing.T) string {
 				return err
 			}
 			rel, err := filepath.Rel(filepath.Join(repo, "internal"), filepath.Dir(path))
-			for _, decl := range f.Decls {
-				if d, ok := decl.(*ast.GenDecl); ok && d.Tok == token.CONST {
-					rows = append(rows, limitRows(set, rel, d)...)
-				}
-			}
+			files[rel] = append(files[rel], f)
+			sets[rel] = append(sets[rel], set)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	var rows []string
+	for rel, all := range files {
+		said := map[string]string{}
+		for _, f := range all {
+			ast.Inspect(f, func(n ast.Node) bool { messageAt(said, n); return true })
+		}
+		for i, f := range all {
+			for _, decl := range f.Decls {
+				if d, ok := decl.(*ast.GenDecl); ok && d.Tok == token.CONST {
+					rows = append(rows, limitRows(sets[rel][i], rel, d, said)...)
+				}
+			}
+		}
+	}
 	slices.Sort(rows)
-	return "| package | limit | value | |\n| --- | --- | --- | --- |\n" + strings.Join(rows, "")
+	return "| package | limit | value | | message at the limit |\n| --- | --- | --- | --- | --- |\n" + strings.Join(rows, "")
 }
 
-// limitRows makes the rows of the limits among some constants.
-func limitRows(set *token.FileSet, pkg string, d *ast.GenDecl) (rows []string) {
+// messageAt notes the message of the first error that a branch returns whose condition names a limit.
+func messageAt(said map[string]string, n ast.Node) {
+	branch, ok := n.(*ast.IfStmt)
+	if !ok {
+		return
+	}
+	var limits []string
+	ast.Inspect(branch.Cond, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && limitName.MatchString(id.Name) && said[id.Name] == "" {
+			limits = append(limits, id.Name)
+		}
+		return true
+	})
+	text := ""
+	ast.Inspect(branch.Body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		fun, isSelector := (*ast.SelectorExpr)(nil), false
+		if ok {
+			fun, isSelector = call.Fun.(*ast.SelectorExpr)
+		}
+		if from, named := (*ast.Ident)(nil), false; isSelector {
+			if from, named = fun.X.(*ast.Ident); named && from.Name == "fault" && (fun.Sel.Name == "New" || fun.Sel.Name == "Wrap") {
+				for _, arg := range call.Args {
+					if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING && text == "" {
+						text, _ = strconv.Unquote(lit.Value)
+					}
+				}
+			}
+		}
+		return text == ""
+	})
+	for _, name := range limits {
+		said[name] = text
+	}
+}
+
+// limitRows makes the rows of the limits among some constants. said has their messages.
+func limitRows(set *token.FileSet, pkg string, d *ast.GenDecl, said map[string]string) (rows []string) {
 	for _, s := range d.Specs {
 		v, ok := s.(*ast.ValueSpec)
 		if !ok || len(v.Names) != 1 || len(v.Values) != 1 || !limitName.MatchString(v.Names[0].Name) {
@@ -90,7 +141,7 @@ func limitRows(set *token.FileSet, pkg string, d *ast.GenDecl) (rows []string) {
 			about = d.Doc.Text()
 		}
 		about = strings.Join(strings.Fields(about), " ")
-		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | `%s` | %s |\n", pkg, v.Names[0].Name, value.String(), cell(about)))
+		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | `%s` | %s | %s |\n", pkg, v.Names[0].Name, value.String(), cell(about), cell(verb.ReplaceAllString(said[v.Names[0].Name], "…"))))
 	}
 	return rows
 }
