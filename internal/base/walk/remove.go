@@ -14,6 +14,7 @@ import (
 // Remove removes a path with all that is in it, also folders that are closed to
 // their owner. A path that is not there is removed already.
 func Remove(name string) error {
+	name = filepath.Clean(name)
 	parent, err := os.OpenRoot(filepath.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // Retention says how long what is over is kept, so that it can be undone. What
@@ -306,7 +307,7 @@ func (s *stock) refer(hashes []string) {
 // remove takes one thing away that is over, unless somebody works on it.
 func (s *stock) remove(h Home, it item) (err error) {
 	journal, lock := h.journal(it.set, ofSet), func() (func() error, error) { return h.lockSet(it.set) }
-	gone := func() error { return removeAll(h.set(it.set)) }
+	gone := func() error { return walk.Remove(h.set(it.set)) }
 	if it.run != "" {
 		journal, lock = h.journal(it.run, ofLog), func() (func() error, error) { return h.lockLog(it.run) }
 		gone = func() error { return errors.Join(removeFile(h.logFile(it.run)), removeFile(h.undoneFile(it.run))) }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
@@ -442,7 +443,7 @@ func (s *Set) Interrupted() error {
 
 // Drop removes all of a changeset whose run did not begin.
 func (s *Set) Drop() error {
-	if err := removeAll(s.dir()); err != nil {
+	if err := walk.Remove(s.dir()); err != nil {
 		return s.failed(err, "removed")
 	}
 	return nil
@@ -470,24 +471,9 @@ func (s *Set) Discard(record func() error) error {
 func (s *Set) clear() error {
 	_, upper, work := s.Layers()
 	for _, d := range []string{upper, work} {
-		if err := removeAll(d); err != nil {
+		if err := walk.Remove(d); err != nil {
 			return s.failed(err, "cleared")
 		}
 	}
 	return nil
-}
-
-// removeAll removes folders also where their permissions are in the way.
-func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil || !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			return os.Chmod(p, 0o700)
-		}
-		return nil
-	})
-	return errors.Join(err, os.RemoveAll(dir))
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
@@ -50,13 +51,7 @@ func tempDir(t testing.TB) string {
 	dir, err := os.MkdirTemp("", "changeset")
 	must(t, err)
 	t.Cleanup(func() {
-		_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, _ error) error {
-			if d != nil && d.IsDir() {
-				_ = os.Chmod(p, 0o700)
-			}
-			return nil
-		})
-		must(t, os.RemoveAll(dir))
+		must(t, walk.Remove(dir))
 	})
 	return dir
 }

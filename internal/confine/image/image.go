@@ -13,11 +13,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // Bounds of one unpacked image.
@@ -242,16 +242,4 @@ func (u *unpacker) close() error {
 }
 
 // Remove removes the folder of an unpacked image, also where its folders are read-only.
-func Remove(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700) // removing it tells; WalkDir follows no link
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
-}
+func Remove(dir string) error { return walk.Remove(dir) }

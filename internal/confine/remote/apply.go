@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/confine/remote/tree"
 	"github.com/remitrun/remit/internal/confine/remote/wire"
@@ -35,7 +36,7 @@ func (x *call) takeOver(list []changeset.Change, body io.Reader) ([]string, erro
 	if err := os.Mkdir(x.stage, 0o700); err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "what the worker sent cannot be kept")
 	}
-	defer func() { _ = os.RemoveAll(x.stage) }() // beside the layer; the next start removes it with the changeset
+	defer func() { _ = walk.Remove(x.stage) }() // beside the layer; the next start removes it with the changeset
 	take, notes, err := x.check(list)
 	if err != nil {
 		return nil, err

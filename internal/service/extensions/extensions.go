@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -393,7 +394,7 @@ func (x *Extensions) Remove(id string) error {
 		return err
 	}
 	err := x.change("remove", id, func(list []Extension) ([]Extension, error) { return home.Without(list, id), nil }, nil, func() error {
-		if err := removeAll(x.extensionRoot(id)); err != nil {
+		if err := walk.Remove(x.extensionRoot(id)); err != nil {
 			return fault.Wrap(fault.StoreFailed, err, "the extension %s is forgotten, and its files cannot be removed: %v", id, wholefile.Cause(err))
 		}
 		return nil

@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/extension"
@@ -119,7 +119,7 @@ func (x *Extensions) stageExtension(p *extension.Package) (dir string, err error
 	}
 	if err != nil {
 		if dir != "" {
-			err = errors.Join(err, removeAll(dir))
+			err = errors.Join(err, walk.Remove(dir))
 		}
 		return "", fault.Wrap(fault.StoreFailed, err, "the extension cannot be written to %s: %v", beside, wholefile.Cause(err))
 	}
@@ -208,38 +208,17 @@ func (x *Extensions) mendExtensions(list []Extension) error {
 		switch {
 		case old && listed:
 			if _, lerr := x.loadExtension(e); lerr == nil {
-				err = errors.Join(err, removeAll(path))
+				err = errors.Join(err, walk.Remove(path))
 				continue
 			}
 			root := filepath.Join(folder, id)
-			err = errors.Join(err, keepWork(filepath.Join(root, extension.WorkFolder), filepath.Join(path, extension.WorkFolder)), removeAll(root), os.Rename(path, root))
+			err = errors.Join(err, keepWork(filepath.Join(root, extension.WorkFolder), filepath.Join(path, extension.WorkFolder)), walk.Remove(root), os.Rename(path, root))
 		case old:
-			err = errors.Join(err, removeAll(path))
+			err = errors.Join(err, walk.Remove(path))
 		}
 	}
 	if err != nil {
 		return fault.Wrap(fault.StoreFailed, err, "what an installation left in %s cannot be cleared away: %v", folder, wholefile.Cause(err))
 	}
 	return nil
-}
-
-// removeAll removes a folder, also one in which a program made folders that cannot
-// be entered.
-func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
-		return nil
-	}
-	var folders []string
-	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, _ error) error { // what cannot be walked is tried again below
-		if d != nil && d.IsDir() {
-			folders = append(folders, name)
-			return os.Chmod(name, 0o700)
-		}
-		return nil
-	})
-	for _, name := range slices.Backward(folders) {
-		_ = os.Chmod(name, 0o700) // the removal tells what could not be changed
-	}
-	return os.RemoveAll(dir)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -157,7 +158,7 @@ func (x *Extensions) install(ctx context.Context, q Installation, p *extension.P
 	if err != nil {
 		return out, err
 	}
-	defer func() { _ = removeAll(staged) }() // it is gone where all went well; else it is only in the way
+	defer func() { _ = walk.Remove(staged) }() // it is gone where all went well; else it is only in the way
 	run, err := x.runInstall(ctx, p, staged)
 	if run != uuid.Nil {
 		out.Run = run.String()
@@ -187,7 +188,7 @@ func (x *Extensions) install(ctx context.Context, q Installation, p *extension.P
 		}
 		return nil
 	}, func() error {
-		return removeAll(filepath.Join(filepath.Dir(x.extensionRoot(e.ID)), oldPrefix+e.ID))
+		return walk.Remove(filepath.Join(filepath.Dir(x.extensionRoot(e.ID)), oldPrefix+e.ID))
 	})
 	if out.Extension = e; err != nil {
 		return out, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/packages"
@@ -181,7 +182,7 @@ func (m *Servers) keepBundle(s *Server, b *bundle) error {
 	err = m.Home.Locked("packages.lock", func() error {
 		stale, err := filepath.Glob(filepath.Join(m.packagesDir(), ".unpack-*")) // of processes that died: the lock is held
 		for _, dir := range stale {
-			err = errors.Join(err, os.RemoveAll(dir))
+			err = errors.Join(err, walk.Remove(dir))
 		}
 		if err != nil {
 			return err
@@ -190,7 +191,7 @@ func (m *Servers) keepBundle(s *Server, b *bundle) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = os.RemoveAll(dir) }() // the next one tries again
+		defer func() { _ = walk.Remove(dir) }() // the next one tries again
 		if err := unpack(b, dir, maxBundleBytes); err != nil {
 			return err
 		}

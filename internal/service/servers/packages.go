@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/home"
@@ -212,7 +213,7 @@ func (m *Servers) moveFiles(from string, lock []byte, p *Package) error {
 	}
 	old, err := filepath.Glob(filepath.Join(m.packagesDir(), ".new-*")) // of processes that died: the lock is held
 	for _, dir := range old {
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, walk.Remove(dir))
 	}
 	if err != nil {
 		return fail(err)
@@ -221,7 +222,7 @@ func (m *Servers) moveFiles(from string, lock []byte, p *Package) error {
 	if err != nil {
 		return fail(err)
 	}
-	defer func() { _ = os.RemoveAll(next) }() // it is empty, or was moved
+	defer func() { _ = walk.Remove(next) }() // it is empty, or was moved
 	if err := os.Rename(from, filepath.Join(next, filepath.Base(from))); err != nil {
 		return fail(err)
 	}
@@ -229,7 +230,7 @@ func (m *Servers) moveFiles(from string, lock []byte, p *Package) error {
 		return fail(err)
 	}
 	if there, err := sumFiles(to); err != nil || there != p.Files {
-		if err := errors.Join(os.RemoveAll(to), os.Rename(next, to)); err != nil {
+		if err := errors.Join(walk.Remove(to), os.Rename(next, to)); err != nil {
 			return fail(err)
 		}
 	}

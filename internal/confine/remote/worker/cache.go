@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/confine/remote/tree"
 	"github.com/remitrun/remit/internal/confine/remote/wire"
@@ -48,7 +49,7 @@ const maxTrees = 8
 func openCache(dir string) (*cache, error) {
 	c := &cache{dir: dir, trees: map[string]*made{}}
 	for _, name := range []string{"trees", "changes", "undo"} {
-		if err := removeAll(filepath.Join(dir, name)); err != nil {
+		if err := walk.Remove(filepath.Join(dir, name)); err != nil {
 			return nil, fault.Wrap(fault.Usage, err, "the worker's folder cannot be cleared")
 		}
 	}
@@ -64,17 +65,6 @@ func openCache(dir string) (*cache, error) {
 		}
 	}
 	return c, err
-}
-
-// removeAll removes folders whatever their permissions are.
-func removeAll(dir string) error {
-	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			return os.Chmod(p, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }
 
 func (c *cache) changes() changeset.Home { return changeset.In(c.dir).Volatile() }
@@ -203,12 +193,12 @@ func (c *cache) forget() {
 			return
 		}
 		delete(c.trees, oldest)
-		_ = removeAll(filepath.Join(c.dir, "trees", oldest)) // the next start removes it
+		_ = walk.Remove(filepath.Join(c.dir, "trees", oldest)) // the next start removes it
 	}
 }
 
 func (c *cache) makeTree(d tree.Digest, dir string) error {
-	if err := removeAll(dir); err != nil {
+	if err := walk.Remove(dir); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -195,7 +196,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 	if err != nil {
 		return sandbox.Outcome{}, fault.Wrap(fault.ToolFailed, err, "a folder for the command's own files cannot be made: %v", sandbox.RootCause(err))
 	}
-	defer removeScratch(tmp)
+	defer func() { _ = walk.Remove(tmp) }() // the system clears its temporary folder
 	env, err := sandbox.Environ(b.conf.Getenv, nil, p.Chain(), limits, c, filepath.Join(tmp, "home"), tmp)
 	if err == nil {
 		env, _, err = sandbox.AddSecrets(p, c, b.conf.Secret, env)

@@ -183,20 +183,6 @@ func newScratch() (string, error) {
 	return real, err
 }
 
-// removeScratch removes it with all that is in it, also folders that the command has closed.
-func removeScratch(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700) // removing it tells
-		}
-		return nil
-	})
-	_ = os.RemoveAll(dir)
-}
-
 // streams are the standard streams of one command.
 type streams struct {
 	in              *os.File
