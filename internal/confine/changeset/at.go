@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // quote shows an untrusted name.
@@ -251,7 +254,7 @@ func readlink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// names lists an open folder, sorted.
+// names lists an open folder, sorted. More than maxChanges names are fault.LimitReached.
 func names(fd int) ([]string, error) {
 	own, err := openFolder(fd, ".")
 	if err != nil {
@@ -259,8 +262,19 @@ func names(fd int) ([]string, error) {
 	}
 	f := os.NewFile(uintptr(own), ".")
 	defer func() { _ = f.Close() }() // nothing was written
-	out, err := f.Readdirnames(-1)
+	var out []string
+	for err == nil && len(out) <= maxChanges {
+		var more []string
+		more, err = f.Readdirnames(1024)
+		out = append(out, more...)
+	}
+	if err == nil {
+		return nil, fault.New(fault.LimitReached, "a folder holds more than %d names", maxChanges)
+	}
 	slices.Sort(out)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
 	return out, err
 }
 

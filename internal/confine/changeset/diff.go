@@ -78,10 +78,12 @@ func (d *differ) folder(rel string, upper, base int, opaque bool, depth int) err
 	if err != nil {
 		return fmt.Errorf("%s: %w", quote(rel), err)
 	}
-	seen := d.look(rel, upper, base, list)
-	for i, name := range list {
-		if err := d.entry(join(rel, name), upper, base, name, seen[i], opaque, depth); err != nil {
-			return err
+	for some := range slices.Chunk(list, 256) {
+		seen := d.look(rel, upper, base, some)
+		for i, name := range some {
+			if err := d.entry(join(rel, name), upper, base, name, seen[i], opaque, depth); err != nil {
+				return err
+			}
 		}
 	}
 	if !opaque || base < 0 {

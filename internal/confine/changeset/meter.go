@@ -1,6 +1,7 @@
 package changeset
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -94,12 +95,18 @@ type usage struct {
 
 func (w *usage) folder(fd, depth int) {
 	list, err := names(fd)
+	if errors.Is(err, fault.LimitReached) {
+		w.names = maxChanges + 1
+		return
+	}
 	if err != nil || depth > maxDepth {
 		w.hidden = true
 		return
 	}
 	for _, name := range list {
-		w.names++
+		if w.names++; w.names > maxChanges {
+			return // room refuses them
+		}
 		st, err := statAt(fd, name)
 		if err != nil {
 			w.hidden = w.hidden || !absent(err)

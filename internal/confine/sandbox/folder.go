@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -91,37 +94,52 @@ func notPut(name string, err error) error {
 }
 
 // Files lists all that is in the folder but folders, sorted, following no link.
-// More than the folder may hold is fault.LimitReached.
-func (f *Folder) Files() ([]FolderFile, error) {
-	var out []FolderFile
-	count, total := 0, int64(0)
-	err := fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if name == "." && err == nil {
-			return nil
+// More than the folder may hold is fault.LimitReached, and so is a path that is too long.
+func (f *Folder) Files(ctx context.Context) (out []FolderFile, err error) {
+	total := int64(0)
+	w := walk.Walk{Top: f.path, Names: f.files}
+	w.Visit = func(in *walk.Folder, name string, kind fs.FileMode) (bool, error) {
+		if kind.IsDir() {
+			return true, nil
 		}
-		if count++; count > f.files {
-			return fault.New(fault.LimitReached, "the command's folder holds more than %d files", f.files)
-		}
-		if err != nil {
-			out = append(out, FolderFile{Path: name, Odd: "it cannot be looked into", Closed: true})
-			return fs.SkipDir
-		}
-		if d.IsDir() {
-			return nil
-		}
-		one := FolderFile{Path: name, Odd: odd(name, d.Type())}
-		if info, err := d.Info(); err != nil {
-			one.Odd = "it cannot be looked at"
-		} else if one.Odd == "" {
-			one.Size = info.Size()
-		}
+		one := folderFile(in, name, kind)
 		if total += one.Size; total > f.bytes {
-			return fault.New(fault.LimitReached, "the command's folder holds more than %d bytes", f.bytes)
+			return false, fault.New(fault.LimitReached, "the command's folder holds more than %d bytes", f.bytes)
 		}
 		out = append(out, one)
-		return nil
-	})
-	return out, err
+		return false, nil
+	}
+	var tooMuch error
+	w.Skipped = func(at string, why error) {
+		switch {
+		case errors.Is(why, walk.ErrMany):
+			tooMuch = fault.New(fault.LimitReached, "the command's folder holds more than %d files", f.files)
+		case errors.Is(why, walk.ErrDeep):
+			tooMuch = fault.New(fault.LimitReached, "the command's folder holds folders deeper than a path can name")
+		default:
+			out = append(out, FolderFile{Path: at, Odd: "it cannot be looked into", Closed: true})
+		}
+	}
+	if err := cmp.Or(w.Down(ctx, f.root), tooMuch); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b FolderFile) int { return strings.Compare(a.Path, b.Path) })
+	return out, nil
+}
+
+func folderFile(in *walk.Folder, name string, kind fs.FileMode) FolderFile {
+	one := FolderFile{Path: in.At(name), Odd: odd(in.At(name), kind)}
+	dir, err := in.Root()
+	var info fs.FileInfo
+	if err == nil {
+		info, err = dir.Lstat(name)
+	}
+	if err != nil {
+		one.Odd = "it cannot be looked at"
+	} else if one.Odd == "" {
+		one.Size = info.Size()
+	}
+	return one
 }
 
 // odd says why a name is not that of a plain file.

@@ -50,7 +50,7 @@ func (n npm) lock(f *sandbox.Folder) ([]byte, *packages.Lock, string, error) {
 }
 
 // program finds the program, once the lock file was seen to be unchanged.
-func (n npm) program(f *sandbox.Folder, lock []byte) (string, error) {
+func (n npm) program(_ context.Context, f *sandbox.Folder, lock []byte) (string, error) {
 	name := n.request.Name
 	if again, err := f.Read("package-lock.json"); err != nil || string(again) != string(lock) {
 		return "", fault.Wrap(fault.ToolFailed, err, "the lock file of %s changed while it was installed", name)

@@ -57,7 +57,7 @@ type manager interface {
 	// lock gives the lock file of what was resolved, checked, and the version of the package.
 	lock(f *sandbox.Folder) (src []byte, lock *packages.Lock, version string, err error)
 	// program finds the program in the installed files.
-	program(f *sandbox.Folder, lock []byte) (string, error)
+	program(ctx context.Context, f *sandbox.Folder, lock []byte) (string, error)
 }
 
 func (t *packageRun) Spec() *tool.Spec {
@@ -158,7 +158,7 @@ func (t *packageRun) get(ctx context.Context, p permit.Permit, f *sandbox.Folder
 			return err
 		}
 	}
-	if t.found.Program, err = t.manager.program(f, src); err != nil {
+	if t.found.Program, err = t.manager.program(ctx, f, src); err != nil {
 		return err
 	}
 	return t.servers.keepPackage(f, t.manager.installed(), src, t.found)

@@ -83,8 +83,8 @@ func (p pip) lock(f *sandbox.Folder) ([]byte, *packages.Lock, string, error) {
 }
 
 // program finds the function that the package's program calls.
-func (p pip) program(f *sandbox.Folder, _ []byte) (string, error) {
-	list, err := f.Files()
+func (p pip) program(ctx context.Context, f *sandbox.Folder, _ []byte) (string, error) {
+	list, err := f.Files(ctx)
 	if err != nil {
 		return "", err
 	}

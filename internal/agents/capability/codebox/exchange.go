@@ -76,7 +76,7 @@ func own(p string) bool {
 // copyBack makes the code's changes in the session's files: deletions first, so that there
 // is room for the rest. Links are not followed; they and special files are not copied.
 func (x *exchange) copyBack(ctx context.Context) error {
-	now, err := x.folder.Files()
+	now, err := x.folder.Files(ctx)
 	if err != nil {
 		return fault.Wrap(fault.CodeOf(err), err, "the changed files were not copied back: %s", fault.Message(err))
 	}

@@ -123,7 +123,7 @@ func fullFolder(ctx context.Context, f *sandbox.Folder) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-			if _, err := f.Files(); errors.Is(err, fault.LimitReached) {
+			if _, err := f.Files(ctx); errors.Is(err, fault.LimitReached) {
 				return err
 			}
 		}

@@ -58,7 +58,7 @@ func TestAFolderOfItsOwn(t *testing.T) {
 			if err != nil || string(out.Stdout.Data) != "/session\nran\nin" || out.Tier != "fresh" || out.ExitCode != 0 {
 				t.Errorf("got %+v, %v: %s", out, err, out.Stderr.Data)
 			}
-			list, err := f.Files()
+			list, err := f.Files(t.Context())
 			must(t, err)
 			want := []sandbox.FolderFile{{Path: "a/in", Size: 2}, {Path: "out", Size: 4}, {Path: "run.sh", Size: 19}}
 			if !slices.Equal(list, want) {
@@ -95,7 +95,7 @@ func TestFoldersLeadNowhere(t *testing.T) {
 	if _, err := w.shIn(f, "ln -s "+secret+" abs; ln -s .. up; mkfifo fifo; ln -s kept/x in; mkdir shut; echo x > shut/x; chmod 000 shut"); err != nil {
 		t.Fatal(err)
 	}
-	list, err := f.Files()
+	list, err := f.Files(t.Context())
 	must(t, err)
 	for _, one := range list {
 		plain := one.Path == "kept/x" || one.Path == "shut/x" // root looks into everything
@@ -125,7 +125,7 @@ func TestAFolderIsBounded(t *testing.T) {
 			if err != nil || out.Signal != "SIGKILL" || !strings.Contains(out.Limit, "the command's folder holds more than") {
 				t.Errorf("got %+v, %v", out, err)
 			}
-			if _, err := f.Files(); !errors.Is(err, fault.LimitReached) {
+			if _, err := f.Files(t.Context()); !errors.Is(err, fault.LimitReached) {
 				t.Errorf("the list: %v", err)
 			}
 			must(t, f.Close())

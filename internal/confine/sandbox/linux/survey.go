@@ -4,6 +4,8 @@ package linux
 
 import (
 	"context"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -142,8 +144,8 @@ func (s *survey) look(ctx context.Context, roots []string, before []*folder) ([]
 
 // folder surveys one folder at path p. in is the folder around it; nil: it is a root.
 func (s *survey) folder(ctx context.Context, name, p string, in, before *folder) (*folder, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
+	if ctx.Err() != nil {
+		return nil, cancelled(ctx)
 	}
 	if s.same(p, before) {
 		return before, nil
@@ -156,12 +158,9 @@ func (s *survey) folder(ctx context.Context, name, p string, in, before *folder)
 	if f.system || len(p) > maxSurveyPath || p == "/proc" || p == "/sys" || p == "/dev" || in != nil && p == "/tmp" {
 		return f, nil
 	}
-	entries, ok := readFolder(at)
-	if !ok {
-		return f, nil
-	}
-	if err := s.count.Add(p, len(entries)); err != nil {
-		return nil, err
+	entries, ok, err := s.read(ctx, p, at)
+	if err != nil || !ok {
+		return f, err
 	}
 	s.listed++
 	f.listed, f.rating = true, s.names.Rate(p, in == nil)
@@ -238,19 +237,34 @@ func (s *survey) alike(f *folder, p string, in *folder) bool {
 		!slices.ContainsFunc(s.keep, func(k string) bool { return sandbox.Within(k, p) })
 }
 
-// readFolder lists a folder in any order. ok is false if the command could not enter
-// it: then nothing can be mounted in it either.
-func readFolder(at string) (entries []fs.DirEntry, ok bool) {
+// read lists the folder p in any order, and counts its names. ok is false if the command
+// could not enter it: then nothing can be mounted in it either.
+func (s *survey) read(ctx context.Context, p, at string) (entries []fs.DirEntry, ok bool, err error) {
 	if !enterable(at) {
-		return nil, false
+		return nil, false, nil
 	}
 	f, err := os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, false
+		return nil, false, nil
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	entries, err = f.ReadDir(-1)
-	return entries, err == nil
+	for {
+		more, end := f.ReadDir(1024)
+		entries = append(entries, more...)
+		if err := s.count.Add(p, len(more)); err != nil {
+			return nil, false, err
+		}
+		if ctx.Err() != nil {
+			return nil, false, cancelled(ctx)
+		}
+		if end != nil {
+			return entries, errors.Is(end, io.EOF), nil
+		}
+	}
+}
+
+func cancelled(ctx context.Context) error {
+	return fault.Wrap(fault.ToolCancelled, ctx.Err(), "cancelled before the command started")
 }
 
 // enterable reports whether a command may list a folder and use what is in it. As
