@@ -150,7 +150,7 @@ var mayImport = map[string]string{
 	"confine/image/imagetest":  "github.com/klauspost/compress/zstd os",
 	"confine/image":            "base/walk base/fault github.com/klauspost/compress/zstd os",
 	"confine/remote":           "base/walk base/clip base/fault base/tool authority/permit authority/policy confine/changeset confine/remote/tree confine/remote/wire confine/sandbox golang.org/x/sys net net/http os",
-	"confine/remote/tree":      "base/walk base/fault os syscall",
+	"confine/remote/tree":      "base/fault os syscall",
 	"confine/remote/wire":      "base/fault base/tool authority/permit confine/changeset confine/sandbox",
 	"confine/remote/worker":    "base/walk base/fault authority/permit authority/policy confine/changeset confine/remote/tree confine/remote/wire confine/sandbox confine/sandbox/linux crypto/rand net net/http os",
 	"confine/placement":        "authority/permit authority/policy base/fault confine/sandbox confine/sandbox/linux",
