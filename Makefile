@@ -125,7 +125,7 @@ soak: test-deps cross build ## the long way: race detector, full crash, tamper a
 	bash .ci/fuzz $(FUZZTIME)
 
 # CHAOS is how long; CHAOS_SEED repeats the faults of a run, which prints its seed. CHAOS_ONLY puts the
-# faults whose names have this text. CHAOS_POOL=none leaves PgBouncer out, transaction sets its mode.
+# faults whose names have this text. CHAOS_POOL=none leaves PgBouncer out.
 CHAOS ?= 5m
 soak-fleet: ## clients at two nodes, and at one with a file, while random faults happen around them, for CHAOS=5m
 	@sh .ci/apt postgresql pgbouncer haproxy

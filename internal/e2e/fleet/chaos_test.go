@@ -155,22 +155,17 @@ func newChaos(t *testing.T, rnd *rand.Rand, long bool) *chaos {
 		c.wires = append(c.wires, w)
 		c.urls = append(c.urls, shadowed(db.Via(filepath.Dir(w.addr), c.dir)))
 	}
-	if long {
-		c.usePool(os.Getenv("REMIT_CHAOS_POOL"), 1)
+	if long && os.Getenv("REMIT_CHAOS_POOL") != "none" {
+		c.usePool(1)
 	}
 	c.begin()
 	return c
 }
 
 // usePool lets a node reach the database through PgBouncer.
-func (c *chaos) usePool(mode string, node int) {
+func (c *chaos) usePool(node int) {
 	c.Helper()
-	if mode == "none" {
-		return
-	}
-	schema := schemaIn(c.T, c.db.Made(c.dir))
-	c.db.Exec(c, "public", "CREATE ROLE "+poolUser(schema)+" SUPERUSER LOGIN; ALTER ROLE "+poolUser(schema)+" SET search_path = "+schema+", "+clockSchema(schema)+", pg_catalog")
-	pool, socket := newPool(c.T, cmp.Or(mode, "session"), filepath.Dir(c.wires[node].addr), schema)
+	pool, socket := newPool(c.T, filepath.Dir(c.wires[node].addr))
 	if pool != nil {
 		c.pool, c.urls[node] = pool, shadowed(c.db.Via(socket, c.dir))
 	}

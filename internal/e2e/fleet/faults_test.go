@@ -17,7 +17,7 @@ type faultOf struct {
 // Faults that not every machine can have.
 const (
 	diskFull  = "the server's disk is full"
-	nodeClock = "a node's clock differs by an hour"
+	nodeClock = "a node's clock differs"
 )
 
 var faults = []faultOf{

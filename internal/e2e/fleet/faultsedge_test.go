@@ -110,12 +110,21 @@ func (c *chaos) moveClock() {
 	c.away = time.Since(began)
 }
 
+// apart is how many seconds the clock of a node may differ from the database's by.
+const apart = "4"
+
 // moveNodeClock lets the last node work with another time of day for some time. The worker is at the
-// first node: their certificates need one time.
+// first node: their certificates need one time. With a file the clock of the node is the only one.
 func (c *chaos) moveNodeClock() {
 	c.Helper()
-	i := len(c.nodes) - 1
-	for _, by := range []string{[]string{"3600", "-3600"}[c.rnd.IntN(2)], ""} {
+	i, by := len(c.nodes)-1, apart
+	if c.db == nil {
+		by = "3600"
+	}
+	if c.rnd.IntN(2) == 0 {
+		by = "-" + by
+	}
+	for _, by := range []string{by, ""} {
 		c.clocks[i] = by
 		c.without(func() {
 			n := c.nodes[i]

@@ -91,7 +91,7 @@ func (h *httpClient) once(i *intent, try int, method, path, body, key string) (r
 		return reply{}, false
 	}
 	i.note(to.name, "%s %s: %s", method, path, out.brief())
-	return out, out.status < http.StatusInternalServerError && out.status != http.StatusTooManyRequests
+	return out, out.status < http.StatusInternalServerError && out.status != http.StatusTooManyRequests && out.field("outcome") != "in_progress"
 }
 
 // pursue repeats a request until it has an answer that is not about a passing failure. A request with
@@ -123,7 +123,7 @@ func endingOf(r reply) ending {
 	switch {
 	case r.status == http.StatusOK && r.field("status") == "completed":
 		return completed
-	case r.field("code") == fault.Conflict.Error(), mayHaveHappened(r.text), r.field("status") == "cancelled", r.field("status") == "timeout":
+	case r.status == http.StatusConflict, mayHaveHappened(r.text), r.field("status") == "cancelled", r.field("status") == "timeout":
 		return unknown
 	case r.status >= 400 && r.status < 500:
 		return denied
@@ -192,7 +192,7 @@ func (h *httpClient) turn(i *intent) ending {
 		if r.status < 300 {
 			break
 		}
-		if r.field("code") != fault.Conflict.Error() {
+		if r.status != http.StatusConflict {
 			return endingOf(r)
 		}
 		// Look at what is there, says the answer, and use a new key.

@@ -92,9 +92,9 @@ backend nodes
 	return "http://" + l.Addr().String()
 }
 
-// newPool starts PgBouncer before the PostgreSQL server at a socket, for a schema. socket is the folder
+// newPool starts PgBouncer in session mode before the PostgreSQL server at a socket. socket is the folder
 // of its own socket. It is nil where the program is not installed.
-func newPool(t *testing.T, mode, server, schema string) (p *daemon, socket string) {
+func newPool(t *testing.T, server string) (p *daemon, socket string) {
 	t.Helper()
 	bin := found(t, "pgbouncer")
 	if bin == "" {
@@ -110,9 +110,9 @@ func newPool(t *testing.T, mode, server, schema string) (p *daemon, socket strin
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // an empty folder that stays does no harm
 	config := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf(`[databases]
-postgres = host=%s port=5432 user=%s
+postgres = host=%s port=5432 user=remit
 [pgbouncer]
-pool_mode = %s
+pool_mode = session
 auth_type = any
 listen_port = 5432
 unix_socket_dir = %s
@@ -121,8 +121,7 @@ default_pool_size = 100
 max_client_conn = 400
 server_login_retry = 0.2
 logfile = %s/log
-ignore_startup_parameters = search_path, lock_timeout, idle_in_transaction_session_timeout, tcp_user_timeout, synchronous_commit, plan_cache_mode, default_transaction_read_only, statement_timeout, extra_float_digits, options
-`, server, poolUser(schema), mode, dir, dir)
+`, server, dir, dir)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil { //nolint:gosec // another user's program reads it
 		t.Fatal(err)
 	}
@@ -134,10 +133,6 @@ ignore_startup_parameters = search_path, lock_timeout, idle_in_transaction_sessi
 	t.Cleanup(func() { p.kill() })
 	return p, dir
 }
-
-// poolUser is the database's user of a pool, whose search path is that of a schema: PgBouncer passes
-// no search path on.
-func poolUser(schema string) string { return "pool_" + schema }
 
 // schemaIn is the schema that the URL of a database names.
 func schemaIn(t *testing.T, database string) string {
