@@ -107,7 +107,9 @@ func (c *chaos) moveClock() {
 	if err := execute(c.db.Made(c.dir), "DROP SCHEMA "+clockSchema(schema)+" CASCADE"); err != nil {
 		c.Error(err)
 	}
-	c.away = time.Since(began)
+	if c.away = time.Since(began); c.crowd != nil && hours == "1 hour" {
+		c.crowd.ahead()
+	}
 }
 
 // apart is how many seconds the clock of a node may differ from the database's by.

@@ -94,6 +94,7 @@ type crowd struct {
 	intents []*intent
 	faults  []*putFault
 	told    []time.Time // when clients were told of a completed call
+	jumped  time.Time   // when the clock of the database was last ahead
 	closing bool        // clients begin nothing more, or one last call
 }
 
@@ -209,6 +210,13 @@ func (c *crowd) pick(try int) way {
 		return c.ways[try%len(c.ways)]
 	}
 	return c.ways[rand.N(len(c.ways))]
+}
+
+// ahead notes that the clock of the database is ahead until now. Questions and MCP sessions of before may be over.
+func (c *crowd) ahead() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jumped = time.Now()
 }
 
 // begins and mended bound a fault in time.

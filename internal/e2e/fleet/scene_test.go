@@ -39,8 +39,8 @@ var scenes = []scene{
 	{name: "kill -9 of a node", nodes: 2, do: (*chaos).killFirst, after: (*chaos).mend},
 	{name: "SIGTERM of a node", nodes: 2, do: (*chaos).endFirst, after: (*chaos).mend},
 	{name: "a client's connection is cut", nodes: 2, do: func(c *chaos) { c.doors[0].reset() }},
-	{name: "the server's clock jumps an hour ahead", nodes: 1, do: func(c *chaos) { c.setClock("1 hour") }},
-	{name: "the server's clock is set back by an hour", nodes: 1, do: func(c *chaos) { c.setClock("-1 hour") }},
+	{name: "the server's clock jumps an hour ahead", nodes: 1, do: func(c *chaos) { c.setClock("1 hour") }, after: func(c *chaos) { c.dropClock(); c.crowd.ahead() }},
+	{name: "the server's clock is set back by an hour", nodes: 1, do: func(c *chaos) { c.setClock("-1 hour") }, after: (*chaos).dropClock},
 	{name: "the clock of one node is ahead", nodes: 2, inTurn: true, set: func(c *chaos) { c.setNodeClock(apart) }},
 	{name: "the clock of one node is behind", nodes: 2, inTurn: true, set: func(c *chaos) { c.setNodeClock("-" + apart) }},
 	{name: "PgBouncer in session mode is killed", nodes: 2, set: func(c *chaos) { c.usePool(0) }, do: func(c *chaos) { c.pool.kill() }, after: func(c *chaos) { c.pool.start() }},
@@ -271,11 +271,23 @@ func (c *chaos) holdMembers() {
 // setClock sets the clock that the node asks the server for, and waits until it renews its lease by it.
 func (c *chaos) setClock(by string) {
 	c.Helper()
-	if err := execute(c.db.Made(c.dir), clockOf(schemaIn(c.T, c.db.Made(c.dir)), by)); err != nil {
+	c.changeClock(clockOf(schemaIn(c.T, c.db.Made(c.dir)), by), ">")
+}
+
+// dropClock gives the server its own clock again.
+func (c *chaos) dropClock() {
+	c.Helper()
+	c.changeClock("DROP SCHEMA "+clockSchema(schemaIn(c.T, c.db.Made(c.dir)))+" CASCADE", "<")
+}
+
+// changeClock waits until the lease of the node ends far from now, or near.
+func (c *chaos) changeClock(statements, than string) {
+	c.Helper()
+	if err := execute(c.db.Made(c.dir), statements); err != nil {
 		c.Fatal(err)
 	}
 	c.until("a lease by the other clock", func() bool {
-		return c.db.Count(c, c.db.Made(c.dir), "SELECT count(*) FROM members WHERE abs(extract(epoch FROM lease_until - pg_catalog.clock_timestamp())) > 3000") == 1
+		return c.db.Count(c, c.db.Made(c.dir), "SELECT count(*) FROM members WHERE abs(extract(epoch FROM lease_until - pg_catalog.clock_timestamp())) "+than+" 3000") == 1
 	})
 }
 

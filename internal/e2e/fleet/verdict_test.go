@@ -119,7 +119,7 @@ func (c *crowd) judgeIntent(i *intent, r recorded, at func(*putFault) *row) {
 	case i.ended.IsZero():
 		wrong, when = "STUCK", c.lastFault().began.Add(1)
 		at(c.faultAt(when)).stuck++
-	case i.kind == asking && len(happened) == 0 && !r.unknown && i.end != unknown: // nobody refuses questions
+	case i.kind == asking && len(happened) == 0 && !r.unknown && i.end != unknown && (i.began.After(c.jumped) || !i.answered.IsZero()): // nobody refuses questions
 		wrong, when = "LOST: its question ended without an answer", i.ended
 		if !i.answered.IsZero() {
 			wrong, when = "LOST: its question was answered", i.answered
