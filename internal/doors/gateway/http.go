@@ -190,10 +190,7 @@ func (w *web) readBody(rw http.ResponseWriter, r *http.Request, who *callers.Cal
 	}
 	r.Body = io.NopCloser(bytes.NewReader(b))
 	if now, err = w.gateway.opts.Gate.Check(r.Context(), who); err != nil {
-		status = http.StatusForbidden
-		if refusesGrant(err) {
-			status = http.StatusUnauthorized
-		}
+		status = refusal(err)
 	}
 	return now, status, err
 }
@@ -214,7 +211,7 @@ func (w *web) recognize(r *http.Request) (token string, who *callers.Caller, sta
 	case err == nil:
 		return who.Token, who, 0, nil // of the grant that an identity provider's token stands for
 	case !refusesGrant(err):
-		return "", who, http.StatusForbidden, err
+		return "", who, refusal(err), err
 	case w.refused != nil && !w.refused.Take(time.Now(), admission.Address(r.RemoteAddr)):
 		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "too many requests without a valid grant from this address")
 	}
@@ -225,6 +222,18 @@ func (w *web) recognize(r *http.Request) (token string, who *callers.Caller, sta
 func refusesGrant(err error) bool {
 	code := fault.CodeOf(err)
 	return code.OfGrant() || code == fault.GrantUnknown || code == fault.NotDelegable || code == fault.BudgetSpent
+}
+
+// refusal is the status of a request that is not served. MCP clients end their session after
+// 403, and repeat requests after 503: so it says that the ledger cannot be used now.
+func refusal(err error) int {
+	switch {
+	case refusesGrant(err):
+		return http.StatusUnauthorized
+	case fault.CodeOf(err) == fault.StoreFailed:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusForbidden
 }
 
 // clientOf finds the client of a request, or starts the run of a new one. fresh: the request
@@ -278,10 +287,7 @@ func (w *web) begin(r *http.Request, hash [sha256.Size]byte, who *callers.Caller
 	conn, err := w.gateway.connect(r.Context(), who.Presented())
 	if err != nil {
 		release()
-		if refusesGrant(err) {
-			return nil, false, http.StatusUnauthorized, err
-		}
-		return nil, false, http.StatusForbidden, err
+		return nil, false, refusal(err), err
 	}
 	c = &client{key: key, release: release, token: hash, conn: conn, sessions: r.Header.Get("Mcp-Protocol-Version") < stateless, ready: make(chan struct{}), tag: unguessable()}
 	switch {
