@@ -251,6 +251,9 @@ func (f *flight) ask(ctx context.Context) error {
 	f.tellHooks(ctx, HookEvent{Stage: HookAsked, Reason: f.decision.Reason})
 	for range maxAsked {
 		a, err := f.r.Ask.Ask(ctx, f.question())
+		if err != nil && ctx.Err() != nil && fault.CodeOf(err) == fault.Internal {
+			err = ended(ctx, err) // the call ended, and nobody refused it
+		}
 		if errors.Is(err, fault.NeedsApproval) || notAnswered(ctx, err) {
 			return err
 		}

@@ -655,3 +655,25 @@ func TestAYesIsForWhatTheFilesHold(t *testing.T) {
 		}
 	}
 }
+
+// TestACallThatEndsIsNotRefused: a call ends while its approval is read or used, so the ledger gives up
+// with an error that has no code. Nobody has refused the call.
+func TestACallThatEndsIsNotRefused(t *testing.T) {
+	for want, why := range map[fault.Code]error{
+		fault.Interrupted:   fault.New(fault.Interrupted, "the node ends"),
+		fault.ToolCancelled: context.Canceled,
+		fault.GrantRevoked:  fault.New(fault.GrantRevoked, "revoked"),
+	} {
+		p := &probe{id: "p"}
+		h := newHouse(t, open, p)
+		ctx, end := context.WithCancelCause(h.ctx)
+		h.rn.Ask = asker(func(ctx context.Context, _ runner.Question) (runner.Answer, error) {
+			end(why)
+			return runner.Answer{}, ctx.Err()
+		})
+		o := h.rn.Execute(ctx, h.run, runner.Call{Tool: "p", Args: tool.Args{"path": "ask"}})
+		if !errors.Is(o.Err, want) || errors.Is(o.Err, fault.NeedsApproval) || p.ran.Load() != 0 {
+			t.Errorf("%s: %s %v, ran %d", want.Error(), o.Status, o.Err, p.ran.Load())
+		}
+	}
+}
