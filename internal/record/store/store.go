@@ -64,6 +64,8 @@ type Store interface {
 
 	// Head returns the newest state of the log. Its Prev is the size of the newest checkpoint.
 	Head(ctx context.Context) (ledger.Checkpoint, error)
+	// Newest returns the newest signed checkpoint, unverified; nil: there is none.
+	Newest(ctx context.Context) (signed []byte, err error)
 	// TreeAt returns the root that the log had at a size that it has or had.
 	TreeAt(ctx context.Context, size int64) (tlog.Hash, error)
 	// ProveExtension proves that the log of a size extends the one of an old size above 0

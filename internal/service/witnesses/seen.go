@@ -1,6 +1,7 @@
 package witnesses
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -36,12 +37,34 @@ func (s *Witnesses) checkSeen(ctx context.Context, st store.Backend) error {
 	return s.judge(ctx, st, Here, differs(witness.Compare(ctx, st, b)))
 }
 
+// hasSeen reports whether a ledger in a file has the very checkpoint that is noted. Who can put one
+// into the file can also remove the note beside it.
+func (s *Witnesses) hasSeen(ctx context.Context, st store.Backend) bool {
+	_, newest := s.noted(ctx, st)
+	return newest && s.Home.Database == ""
+}
+
+// noted reads the noted checkpoint; nil: this machine has seen nothing. newest: it is also the
+// newest one that the ledger has.
+func (s *Witnesses) noted(ctx context.Context, st store.Backend) (b []byte, newest bool) {
+	b, err := wholefile.Read(s.seenFile(), maxNote)
+	if err != nil {
+		return nil, false
+	}
+	has, err := st.Newest(ctx)
+	return b, err == nil && bytes.Equal(b, has)
+}
+
 // See notes the newest checkpoint of the ledger, if it is newer than the noted one. The ledger is
 // compared with that first. Events that are durable in the database alone are noted: else a loss
 // of power would look like a rollback.
 func (s *Witnesses) See(ctx context.Context, st store.Backend) error {
+	b, newest := s.noted(ctx, st)
+	if newest {
+		return nil
+	}
 	head, err := st.Head(ctx)
-	if err != nil || head.Prev <= s.seen(st) {
+	if err != nil || head.Prev <= sizeOf(st, b) {
 		return err
 	}
 	if err := s.checkSeen(ctx, st); err != nil {
@@ -54,13 +77,9 @@ func (s *Witnesses) See(ctx context.Context, st store.Backend) error {
 	return wholefile.Replace(s.seenFile(), signed)
 }
 
-// seen returns how many events the noted checkpoint covers; 0: there is none of this ledger.
-func (s *Witnesses) seen(st store.Backend) int64 {
-	b, err := wholefile.Read(s.seenFile(), maxNote)
-	if err != nil {
-		return 0
-	}
-	c, err := st.OpenCheckpoint(b)
+// sizeOf returns how many events a noted checkpoint covers; 0: it is none of this ledger.
+func sizeOf(st store.Backend, signed []byte) int64 {
+	c, err := st.OpenCheckpoint(signed)
 	if err != nil {
 		return 0
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -179,4 +181,47 @@ func TestAServiceEndsWhenItsLedgerGoesBack(t *testing.T) {
 	if !errors.Is(err, fault.RolledBack) {
 		t.Errorf("the service ends with %v", err)
 	}
+}
+
+// reckoned counts how often a part of the log is hashed, and how often a signature is verified.
+type reckoned struct {
+	store.Backend
+
+	times int
+}
+
+func (r *reckoned) TreeAt(ctx context.Context, size int64) (tlog.Hash, error) {
+	r.times++
+	return r.Backend.TreeAt(ctx, size)
+}
+
+func (r *reckoned) OpenCheckpoint(signed []byte) (ledger.Checkpoint, error) {
+	r.times++
+	return r.Backend.OpenCheckpoint(signed)
+}
+
+// TestAShortProcessHashesNothing that opens the ledger and closes it, as the hook of another agent
+// does, wherever the ledger's end is. Each such process would pay for it.
+func TestAShortProcessHashesNothing(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "home")
+	grow(t, dir, 9)
+	a := apptest.New(t, dir)
+	st, err := a.Store(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Witnesses.See(ctx, st); err != nil {
+		t.Fatal(err)
+	}
+	for events := range 3 {
+		r := &reckoned{Backend: st}
+		if err := errors.Join(a.Witnesses.CheckHere(ctx, r), a.Witnesses.See(ctx, r)); err != nil || r.times > 0 {
+			t.Errorf("%d events after the noted checkpoint: hashed or verified %d times, %v", events, r.times, err)
+		}
+		if err := home.Operated(ctx, st, "test", ledger.OperatorAction{}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeApp(t, a)
 }

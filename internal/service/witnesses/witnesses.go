@@ -129,7 +129,7 @@ func (s *Witnesses) CheckHere(ctx context.Context, st store.Backend) error {
 	if err != nil || s.accepting {
 		return err
 	}
-	if err := s.checkFiles(ctx, st, list); err != nil {
+	if err := s.checkFiles(ctx, st, list); err != nil || s.hasSeen(ctx, st) {
 		return err
 	}
 	return rolledBack(s.checkSeen(ctx, st))

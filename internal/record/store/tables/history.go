@@ -2,6 +2,8 @@ package tables
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -16,6 +18,15 @@ func (s *Store) Head(ctx context.Context) (ledger.Checkpoint, error) {
 		return ledger.Checkpoint{}, s.fault(err, "the ledger cannot be read")
 	}
 	return ledger.Checkpoint{Origin: s.keys.origin, Size: l.Size, Root: l.Root(), Prev: l.signed}, nil
+}
+
+// Newest implements store.Store.
+func (s *Store) Newest(ctx context.Context) (signed []byte, err error) {
+	err = s.read.QueryRowContext(ctx, selectNewest).Scan(&signed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return signed, s.fault(err, "the ledger cannot be read")
 }
 
 // TreeAt implements store.Store.

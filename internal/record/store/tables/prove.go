@@ -109,10 +109,12 @@ func (t *tree) block(number int64) ([][]tlog.Hash, error) {
 	return levels, err
 }
 
+const selectNewest = "SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1"
+
 // newest returns the newest signed checkpoint up to a size, verified.
 func (s *Store) newest(ctx context.Context, q Querier) ([]byte, ledger.Checkpoint, error) {
 	var b []byte
-	if err := q.QueryRowContext(ctx, "SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1").Scan(&b); err != nil {
+	if err := q.QueryRowContext(ctx, selectNewest).Scan(&b); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, ledger.Checkpoint{Root: (&ledger.Frontier{}).Root()}, nil
 		}
