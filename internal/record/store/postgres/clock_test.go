@@ -161,3 +161,18 @@ func TestANodeIsRemoved(t *testing.T) {
 		}
 	}
 }
+
+// TestNoOwnerIsDeadBecauseTheClockJumped: a node that lives is not removed for a request of its that
+// another node is asked for.
+func TestNoOwnerIsDeadBecauseTheClockJumped(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	a, b, move := nodesOf(t, time.Minute)
+	move(time.Hour)
+	if dead, err := b.OwnerIsDead(ctx, a.Owner()); err != nil || dead {
+		t.Errorf("the owner is dead: %v, %v", dead, err)
+	}
+	if _, err := a.HoldsLease(); err != nil {
+		t.Error(err)
+	}
+}

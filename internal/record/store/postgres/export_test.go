@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/remitrun/remit/internal/record/store/tables"
@@ -69,4 +70,9 @@ func (s *Store) MakePart(ctx context.Context, at time.Time) error {
 func (s *Store) StopRenewing() {
 	s.stopBeat()
 	s.beating.Wait()
+}
+
+// OwnerIsDead is Dead of package tables.
+func (s *Store) OwnerIsDead(ctx context.Context, owner uuid.UUID) (bool, error) {
+	return database{s}.Dead(ctx, owner)
 }

@@ -288,10 +288,10 @@ func (d database) Turn() (release func(), err error) {
 // HoldOwner implements tables.Database. A node is a member from the beginning.
 func (d database) HoldOwner() error { return nil }
 
-// Dead implements tables.Database. It removes a node whose lease is over, which can then append
+// Dead implements tables.Database. It removes the nodes whose lease is over, which can then append
 // nothing.
 func (d database) Dead(ctx context.Context, owner uuid.UUID) (bool, error) {
-	if _, err := d.durable.ExecContext(ctx, "DELETE FROM members WHERE id = $1 AND lease_until < clock_timestamp()", owner); err != nil {
+	if err := d.removeDead(ctx); err != nil {
 		return false, d.fault(err, "the owner of a request cannot be found out")
 	}
 	var n int

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/remitrun/remit/internal/record/store"
@@ -18,7 +20,20 @@ func (s *Store) TakeCalls(ctx context.Context, key []byte, most, want int, earli
 	ctx, stop := context.WithTimeout(ctx, turnTimeout)
 	defer stop()
 	var us int64
-	err = s.durable.QueryRowContext(ctx, "SELECT got, at, wait FROM remit_take_calls($1, $2, $3, $4, $5, $6)", key, s.me(), most, want, earlier, unused).Scan(&got, &at, &us)
+	take := func(by interface {
+		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	}) error {
+		return by.QueryRowContext(ctx, "SELECT got, at, wait FROM remit_take_calls($1, $2, $3, $4, $5, $6)", key, s.me(), most, want, earlier, unused).Scan(&got, &at, &us)
+	}
+	// What is given back is given back once: no statement of a connection that is held is repeated.
+	conn, err := s.durable.Conn(ctx)
+	if err == nil {
+		err = errors.Join(take(conn), conn.Close())
+	}
+	if transient(err) {
+		unused = 0
+		err = take(s.durable)
+	}
 	return got, at, time.Duration(us) * time.Microsecond, s.fault(err, "the calls of a minute cannot be counted")
 }
 

@@ -56,3 +56,32 @@ func TestNodesShareTheCallsOfAMinute(t *testing.T) {
 		t.Errorf("the other node got %d of what was given back, want 2: %v", n, err)
 	}
 }
+
+// TestCallsAreGivenBackOnce, although the connection ends at any message of the node: no more calls
+// are taken than the limit.
+func TestCallsAreGivenBackOnce(t *testing.T) {
+	for n := int64(1); n <= 2; n++ {
+		for _, answer := range []bool{false, true} {
+			home, w := t.TempDir(), &snap{answer: answer}
+			s := must(postgres.Open(t.Context(), postgres.Options{Home: home, URL: w.url(t, server.Schema(t, home)), Lease: time.Hour}))
+			key := []byte("github")
+			got, at, _, err := s.TakeCalls(t.Context(), key, 10, 10, 0, 0)
+			if err != nil || got != 10 {
+				t.Fatalf("took %d, %v", got, err)
+			}
+			w.arm(n)
+			got, _, _, err = s.TakeCalls(t.Context(), key, 10, 1, at, 4) // six were begun
+			w.arm(1 << 40)
+			if err != nil {
+				t.Errorf("message %d, answer %v: %v", n, answer, err)
+			}
+			if got > 4 {
+				t.Errorf("message %d, answer %v: took %d of the 4 that were given back", n, answer, got)
+			}
+			if more, _, _, err := s.TakeCalls(t.Context(), key, 10, 10, 0, 0); err != nil || got+more > 4 {
+				t.Errorf("message %d, answer %v: took %d and %d of the 4 that were given back, %v", n, answer, got, more, err)
+			}
+			must(0, s.Close())
+		}
+	}
+}
