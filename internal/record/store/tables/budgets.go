@@ -67,12 +67,8 @@ func (s *Store) OpenBudget(ctx context.Context, node uuid.UUID, b grant.Budgets)
 
 // eachOfWhole gives the rows of a whole table, after which it compares the table with its seal.
 func (s *Store) eachOfWhole(ctx context.Context, t *sealedTable, take func(sealedRow) error) error {
-	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return s.fault(err, "the ledger cannot be read")
-	}
-	defer tx.Rollback() //nolint:errcheck // only read
-	return s.fault(s.wholeTable(ctx, tx, t, take), "the ledger cannot be read")
+	err := s.inSnapshot(ctx, func(conn *sql.Conn) error { return s.wholeTable(ctx, conn, t, take) })
+	return s.fault(err, "the ledger cannot be read")
 }
 
 func (w *writer) putAll(ctx context.Context, t *sealedTable, rows []sealedRow) error {

@@ -48,18 +48,27 @@ func (t *knownTable) forget() {
 // catchUp reads the new rows; if the sum then differs from the seal, it reads all
 // rows.
 func (t *knownTable) catchUp(ctx context.Context, s *Store) error {
+	return s.inSnapshot(ctx, func(conn *sql.Conn) error { return t.catchUpFrom(ctx, s, conn) })
+}
+
+// inSnapshot calls read with one state of the ledger, of which the log's state tells of the seals.
+func (s *Store) inSnapshot(ctx context.Context, read func(conn *sql.Conn) error) error {
 	conn, err := s.read.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil { // one state of the file
+	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil {
 		return err
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
-	if _, err := s.readLog(ctx, conn); err != nil {              // which tells of the seals
+	if _, err := s.readLog(ctx, conn); err != nil {
 		return err
 	}
+	return read(conn)
+}
+
+func (t *knownTable) catchUpFrom(ctx context.Context, s *Store, conn *sql.Conn) error {
 	want, err := s.readSeal(ctx, conn, t.table.name)
 	if err != nil {
 		return err

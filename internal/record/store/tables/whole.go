@@ -73,15 +73,19 @@ func (w *writer) wholeTable(ctx context.Context, t *sealedTable) (*wholeTable, e
 	if err != nil {
 		return nil, err
 	}
-	if c := w.tables[t.name]; c != nil && c.seal.sum == l.sum && c.seal.count == l.count {
-		return c, nil
+	known := w.tables[t.name]
+	if known != nil && known.seal.sum == l.sum && known.seal.count == l.count {
+		return known, nil
 	}
-	if c := w.tables[t.name]; c != nil && len(t.events) > 0 {
-		if same, err := w.readNewer(ctx, t, c, l); same || err != nil {
-			return c, err
+	delete(w.tables, t.name) // it is not whole while rows are read
+	if known != nil && len(t.events) > 0 {
+		if same, err := w.readNewer(ctx, t, known, l); err != nil {
+			return nil, err
+		} else if same {
+			w.tables[t.name] = known
+			return known, nil
 		}
 	}
-	delete(w.tables, t.name)
 	c := &wholeTable{rows: map[string]wholeRow{}}
 	if same, err := w.readNewer(ctx, t, c, l); err != nil {
 		return nil, err
