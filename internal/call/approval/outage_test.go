@@ -49,3 +49,60 @@ func TestAQuestionOutlivesAnOutage(t *testing.T) {
 		}
 	}
 }
+
+// ending is a store during whose use the process begins to end.
+type ending struct {
+	store.Approvals
+	at  string
+	end func()
+}
+
+func (e *ending) during(what string) {
+	if what == e.at {
+		e.end()
+	}
+}
+
+func (e *ending) Question(ctx context.Context, id string) (store.Approval, error) {
+	e.during("read")
+	return e.Approvals.Question(ctx, id)
+}
+
+func (e *ending) Claim(ctx context.Context, binding [32]byte, now time.Time) (store.Approval, bool, error) {
+	e.during("claim")
+	return e.Approvals.Claim(ctx, binding, now)
+}
+
+func (e *ending) Request(ctx context.Context, q store.Approval) (store.Approval, error) {
+	defer e.during("filed")
+	return e.Approvals.Request(ctx, q)
+}
+
+// The end of the process, at any moment, interrupts a call that waits. It refuses nothing, and the
+// question of a call that is continued stays open.
+func TestTheEndOfTheProcessRefusesNoQuestion(t *testing.T) {
+	for _, at := range []string{"claim", "filed", "read", "history", "here"} {
+		t.Run(at, func(t *testing.T) {
+			s := openStore(t)
+			over, end := context.WithCancel(t.Context())
+			e := &ending{Approvals: s, at: at, end: end}
+			d := &approval.Desk{Store: e, Wait: true, Every: time.Millisecond, Ending: over, Continues: true,
+				History: func(ctx context.Context, _ store.Approval, _ approval.Body) (approval.History, error) {
+					if e.during("history"); at == "history" {
+						<-ctx.Done()
+					}
+					return approval.History{}, ctx.Err()
+				},
+				Here: func(ctx context.Context, _ approval.Case) (store.Vote, error) {
+					e.during("here")
+					<-ctx.Done()
+					return store.Vote{}, ctx.Err()
+				}}
+			a, err := d.Ask(t.Context(), write(newRun(t, s), "a.txt", "x"))
+			if !errors.Is(err, fault.Interrupted) || a.Yes {
+				t.Errorf("%+v, %v", a, err)
+			}
+			waitFor(t, s, func(q store.Approval) bool { return q.State == store.Waiting })
+		})
+	}
+}

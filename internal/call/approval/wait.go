@@ -18,11 +18,7 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 	defer stop()
 	errs := make(chan error, 1)
 	if d.Here != nil {
-		c, err := d.caseOf(ctx, q, filed, session)
-		if err != nil {
-			return filed, 0, err
-		}
-		go func() { errs <- d.answerHere(ctx, c) }()
+		go func() { errs <- d.askHere(ctx, q, filed, session) }()
 	}
 	every := d.every()
 	t := time.NewTicker(every)
@@ -60,6 +56,22 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 			return filed, blind, d.abandon(ctx, filed)
 		}
 	}
+}
+
+// askHere puts a question to the person who is here. Once ctx has ended, wait knows what to do.
+func (d *Desk) askHere(ctx context.Context, q runner.Question, filed store.Approval, session bool) error {
+	var c Case
+	err := d.patiently(ctx, q, func() (err error) {
+		c, err = d.caseOf(ctx, q, filed, session)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil //nolint:nilerr // the wait has ended, and says why
+	case err != nil:
+		return err
+	}
+	return d.answerHere(ctx, c)
 }
 
 // close ends a question that waits.

@@ -258,7 +258,7 @@ func (f *flight) ask(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			return fault.Wrap(fault.NeedsApproval, err, "needs approval, but the question could not be asked: %s", f.decision.Reason)
+			return fault.Wrap(fault.NeedsApproval, err, "needs approval, but the question could not be asked (%s): %s", fault.Message(err), f.decision.Reason)
 		}
 		if f.answer = &a; !a.Yes {
 			return refusal(a)

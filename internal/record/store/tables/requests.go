@@ -143,7 +143,13 @@ func (s *Store) claimRequest(ctx context.Context, r store.RequestRecord, left *s
 			return err
 		}
 		if row != nil && row.int(requestUntil) > now {
-			if was := s.requestOf(row); left == nil || !sameClaim(was, *left) {
+			was, free := s.requestOf(row), false
+			if left != nil && sameClaim(was, *left) {
+				if free, err = s.neverBegun(ctx, was); err != nil {
+					return err
+				}
+			}
+			if !free {
 				out, fresh, q.apply = was, false, nil
 				return nil
 			}
@@ -205,18 +211,24 @@ func (s *Store) leftRequest(ctx context.Context, r store.RequestRecord) (store.R
 	if alive {
 		return store.RequestUnderWay, nil
 	}
-	id, ok := r.Run()
-	if !ok {
-		return store.RequestBegun, nil
-	}
-	begun, err := s.hasBegun(ctx, id)
+	free, err := s.neverBegun(ctx, r)
 	switch {
 	case err != nil:
 		return store.RequestUnderWay, err
-	case begun:
-		return store.RequestBegun, nil
+	case free:
+		return store.RequestClaimed, nil
 	}
-	return store.RequestClaimed, nil
+	return store.RequestBegun, nil
+}
+
+// neverBegun reports whether nothing of a request's run is recorded that can have an effect.
+func (s *Store) neverBegun(ctx context.Context, r store.RequestRecord) (bool, error) {
+	id, ok := r.Run()
+	if !ok {
+		return false, nil
+	}
+	begun, err := s.hasBegun(ctx, id)
+	return err == nil && !begun, err
 }
 
 // hasBegun reports whether a run has begun a call, or is or was in the queue.
@@ -257,22 +269,22 @@ func (s *Store) EndRequest(ctx context.Context, r store.RequestRecord) error {
 	if r.Owner == uuid.Nil {
 		r.Owner = s.Owner()
 	}
-	if id, ok := r.Run(); ok && r.Failed() {
-		begun, err := s.hasBegun(ctx, id)
-		if err != nil {
-			return err
-		}
-		if !begun {
-			r.Status = 0
-		}
-	}
+	ended := r
 	return s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, q *request) error {
+		r = ended // the check may run again
 		row, err := w.row(ctx, tableRequests, r.Holder, r.Key[:])
 		if err != nil || row == nil || !stillClaimed(s.requestOf(row), r) {
 			q.apply = nil
 			return err
 		}
 		r.Until = s.requestOf(row).Until
+		if id, ok := r.Run(); ok && r.Failed() { // here, where a commit in doubt is settled
+			begun, err := s.hasBegun(ctx, id)
+			if err == nil && !begun {
+				r.Status = 0
+			}
+			return err
+		}
 		return nil
 	}, func(ctx context.Context, w *writer, _ ledger.Seq) error {
 		if r.Status == 0 {
