@@ -116,13 +116,11 @@ func (c *chaos) moveClock() {
 const apart = "4"
 
 // moveNodeClock lets the last node work with another time of day for some time. The worker is at the
-// first node: their certificates need one time. With a file the clock of the node is the only one.
+// first node: their certificates need one time. A larger step back would refuse the grants that were
+// issued before it, as of a time still to come.
 func (c *chaos) moveNodeClock() {
 	c.Helper()
 	i, by := len(c.nodes)-1, apart
-	if c.db == nil {
-		by = "3600"
-	}
 	if c.rnd.IntN(2) == 0 {
 		by = "-" + by
 	}
