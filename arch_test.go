@@ -105,7 +105,7 @@ var mayImport = map[string]string{
 	"tools/extension":            "base/regex base/clip base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
 	"base/inspect":               "base/clip base/glyph golang.org/x/text",
 	// contracts
-	"record/store": "golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
+	"record/store": "base/pause golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
 	// contract suites, for tests
 	"base/racetest":                    "os runtime/debug",
 	"app/apptest":                      "app service/home",
@@ -120,9 +120,9 @@ var mayImport = map[string]string{
 	// engine
 	"agents/agent":  "authority/provenance base/pause call/frozen base/commitment base/clip tools/typed base/canon base/schema agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
 	"call/runner":   "authority/provenance authority/policy/cases base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
-	"call/standing": "base/fault base/pause authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
+	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
-	"call/approval": "base/pause base/diff authority/policy authority/policy/learn base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
+	"call/approval": "base/diff authority/policy authority/policy/learn base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
 	"call/schedule": "base/canon base/fault record/ledger call/plan authority/policy call/runner base/tool",
 	"call/replay":   "authority/provenance base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy call/runner call/schedule record/store base/tool github.com/google/uuid",
 	"call/catalog":  "base/schema authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool base/diff",

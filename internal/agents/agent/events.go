@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // pollInterval is how often a watcher looks for the messages of a session that another
@@ -118,7 +119,7 @@ func (w *watcher) passOn(ctx context.Context) (n news, err error) {
 	w.session.do(func(o *owner) { n = o.hub.since(w.position) })
 	w.position = n.next
 	if n.lost {
-		return n, w.catchUp(ctx)
+		return n, store.Patiently(ctx, store.LongPatience, store.PatientEvery, func() error { return w.catchUp(ctx) })
 	}
 	for _, e := range n.events {
 		if err := w.tell(e); err != nil {
@@ -139,8 +140,13 @@ func (w *watcher) tell(e Event) error {
 	return w.on(e)
 }
 
-// look passes on what another process has recorded of the session since.
+// look passes on what another process has recorded of the session since. A ledger that is away for
+// a moment delays it.
 func (w *watcher) look(ctx context.Context) error {
+	return store.Patiently(ctx, store.LongPatience, store.PatientEvery, func() error { return w.lookOnce(ctx) })
+}
+
+func (w *watcher) lookOnce(ctx context.Context) error {
 	r, d, err := w.svc.session(ctx, w.session.id.String())
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the client has gone

@@ -329,7 +329,8 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 		Needs: terms.Approvers, Admin: q.Decision.Admin, Asked: d.now(), Until: until, GoodFor: terms.ApprovalExpires, Roles: terms.Roles,
 	}
 	if nodes := q.Run.Grant.Nodes(); d.Asker != nil && len(nodes) > 0 && nodes[0].Kept {
-		if s.Person, s.AskedAs, err = d.Asker(ctx, nodes[0].ID); err != nil {
+		err = d.patiently(ctx, q, func() (err error) { s.Person, s.AskedAs, err = d.Asker(ctx, nodes[0].ID); return err })
+		if err != nil {
 			return store.Approval{}, err
 		}
 	}

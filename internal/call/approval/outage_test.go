@@ -106,3 +106,29 @@ func TestTheEndOfTheProcessRefusesNoQuestion(t *testing.T) {
 		})
 	}
 }
+
+// TestACallThatEndsBeforeItsQuestionIsShown: the question of a call whose caller ends while the
+// question is prepared for the person who is here is closed, and nobody refused it.
+func TestACallThatEndsBeforeItsQuestionIsShown(t *testing.T) {
+	s := openStore(t)
+	for name, later := range map[string]error{"its caller ends": context.Canceled, "it cannot be shown": fault.New(fault.StoreCorrupt, "damaged")} {
+		ctx, cancel := context.WithCancel(t.Context())
+		d := &approval.Desk{Store: s, Wait: true, Every: time.Millisecond}
+		d.Here = func(context.Context, approval.Case) (store.Vote, error) { return store.Vote{}, approval.ErrNotHere }
+		d.History = func(context.Context, store.Approval, approval.Body) (approval.History, error) {
+			if errors.Is(later, context.Canceled) {
+				cancel()
+			}
+			return approval.History{}, later
+		}
+		_, err := d.Ask(ctx, write(newRun(t, s), name, "x"))
+		if code := fault.CodeOf(err); errors.Is(later, context.Canceled) && code != fault.ToolCancelled || code == fault.NeedsApproval {
+			t.Errorf("%s: %v", name, err)
+		}
+		list, err := s.Questions(t.Context(), store.QuestionFilter{State: store.Waiting, Limit: 10})
+		if err != nil || len(list) != 0 {
+			t.Errorf("%s: %d questions wait, %v", name, len(list), err)
+		}
+		cancel()
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
 )
@@ -48,7 +47,7 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 				return filed, blind, err
 			}
 			if err != nil {
-				return filed, blind, errors.Join(err, d.close(ctx, filed, 0, "the person who is here could not be asked"))
+				return filed, blind, errors.Join(err, d.close(ctx, filed, 0, notAsked))
 			}
 			errs = nil // answered here; others may be needed besides
 		case <-t.C:
@@ -73,6 +72,9 @@ func (d *Desk) askHere(ctx context.Context, q runner.Question, filed store.Appro
 	}
 	return d.answerHere(ctx, c)
 }
+
+// notAsked is why a question is closed that could not be shown.
+const notAsked = "the person who is here could not be asked"
 
 // close ends a question that waits.
 func (d *Desk) close(ctx context.Context, q store.Approval, code fault.Code, why string) error {
@@ -113,12 +115,7 @@ func (d *Desk) abandon(ctx context.Context, q store.Approval) error {
 func (d *Desk) patiently(ctx context.Context, q runner.Question, access func() error) error {
 	ctx, stop := d.untilEnding(ctx)
 	defer stop()
-	for until := time.Now().Add(q.Run.Grant.Chain().Terms().ApprovalTimeout); ; {
-		err := access()
-		if !errors.Is(err, fault.StoreFailed) || !time.Now().Before(until) || pause.For(ctx, d.every()) != nil {
-			return err
-		}
-	}
+	return store.Patiently(ctx, q.Run.Grant.Chain().Terms().ApprovalTimeout, d.every(), access)
 }
 
 // every is how often answers from elsewhere are looked for.

@@ -32,8 +32,6 @@ const (
 	pollEvery = 100 * time.Millisecond
 	// patience is how long calls that act go on while the ledger cannot be read.
 	patience = time.Second
-	// longPatience is how long a call that is to begin waits for it.
-	longPatience = 30 * time.Second
 )
 
 // Options are what an [Authority] is made of.

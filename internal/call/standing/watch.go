@@ -7,7 +7,6 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -65,12 +64,15 @@ func (a *Authority) Sight(ctx context.Context, g grant.Grant) (context.Context, 
 // Await implements runner.Patient: a ledger that is slow or away for a moment delays a call, and
 // refuses none.
 func (a *Authority) Await(ctx context.Context, g grant.Grant) error {
-	for until := time.Now().Add(longPatience); ; {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	return store.Patiently(waiting, store.LongPatience, store.PatientEvery, func() error {
 		err := a.Check(ctx, g)
-		if !errors.Is(err, fault.StoreFailed) || a.isClosed() || !time.Now().Before(until) || pause.For(ctx, pollEvery) != nil {
-			return err
+		if a.isClosed() {
+			stop()
 		}
-	}
+		return err
+	})
 }
 
 func (a *Authority) isClosed() bool {

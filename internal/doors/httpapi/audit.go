@@ -185,7 +185,11 @@ func (s *Server) followRecord(ctx context.Context, x *exchange, who *Caller, las
 		defer release()
 		s.follow(ctx, x, who, func(ctx context.Context, st *stream) error {
 			return s.o.Audit.Follow(ctx, after, func(b *history.Batch) error {
-				text, err := show(b)
+				var text []byte
+				err := store.Patiently(ctx, store.LongPatience, store.PatientEvery, func() (err error) {
+					text, err = show(b)
+					return err
+				})
 				if err != nil || len(text) == 0 {
 					return err
 				}

@@ -269,7 +269,12 @@ func Here(yes, session bool, reason string) Answer {
 
 // Answer answers a question. It is an admin's answer if the person is one.
 func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Approval, error) {
-	q, body, err := s.Find(ctx, id)
+	var q store.Approval
+	var body approval.Body
+	err := store.Patiently(ctx, store.Patience, store.PatientEvery, func() (err error) {
+		q, body, err = s.Find(ctx, id)
+		return err
+	})
 	if err != nil {
 		return q, err
 	}
@@ -297,9 +302,40 @@ func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Appr
 		q, err = s.apply(ctx, q, body, v)
 		return asShown(st, q), err
 	}
-	if err := s.inRole(ctx, st, q, &v); err != nil {
-		return q, err
-	}
-	q, err = st.Vote(ctx, q.ID, v)
+	q, err = s.vote(ctx, st, q, v)
 	return asShown(st, q), err
+}
+
+// vote records an answer. A ledger that is away for a moment delays it, and takes it once.
+func (s *Approvals) vote(ctx context.Context, st store.Backend, q store.Approval, v store.Vote) (store.Approval, error) {
+	tried, admin := false, v.Admin
+	err := store.Patiently(ctx, store.Patience, store.PatientEvery, func() error {
+		now, err := q, error(nil)
+		if tried { // it may have been recorded
+			now, err = st.Question(ctx, q.ID.String())
+		}
+		if err != nil {
+			return err
+		}
+		if tried && hasVote(now, v) {
+			q = now
+			return nil
+		}
+		v.Admin, v.Void = admin, nil
+		if err := s.inRole(ctx, st, now, &v); err != nil {
+			return err
+		}
+		tried = true
+		if now, err = st.Vote(ctx, q.ID, v); err == nil {
+			q = now
+		}
+		return err
+	})
+	return q, err
+}
+
+func hasVote(q store.Approval, v store.Vote) bool {
+	return slices.ContainsFunc(q.Votes, func(o store.Vote) bool {
+		return o.By == v.By && o.Yes == v.Yes && o.At.UnixMicro() == v.At.UnixMicro()
+	})
 }

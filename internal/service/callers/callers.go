@@ -4,6 +4,7 @@ package callers
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -112,7 +113,11 @@ func Open(ctx context.Context, h *home.Home, p *policies.Policies, gs *grants.Gr
 // Enter verifies what a request presents, and that its grant can be used now. It is fast for
 // a token that was verified before. A proof counts once.
 func (g *Gate) Enter(ctx context.Context, c Credential) (*Caller, error) {
-	e, err := g.enter(ctx, c.Token)
+	var e *entered
+	err := store.Patiently(ctx, store.Patience, store.PatientEvery, func() (err error) {
+		e, err = g.enter(ctx, c.Token)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -149,19 +154,23 @@ type Checker interface {
 }
 
 // Watch checks the caller of an open stream at an interval. The context ends with the first
-// refusal, which is its cause, or with stop.
+// refusal, which is its cause, or with stop. A ledger that cannot be read refuses nobody for a
+// while: a revocation is seen once it can be.
 func Watch(ctx context.Context, by Checker, c *Caller, every time.Duration) (watched context.Context, stop func()) {
 	watched, refuse := context.WithCancelCause(ctx)
 	go func() {
 		t := time.NewTicker(every)
 		defer t.Stop()
-		for {
+		for seen := time.Now(); ; {
 			select {
 			case <-watched.Done():
 				return
 			case <-t.C:
 			}
-			if _, err := by.Check(watched, c); err != nil {
+			switch _, err := by.Check(watched, c); {
+			case err == nil:
+				seen = time.Now()
+			case !errors.Is(err, fault.StoreFailed) || time.Since(seen) > store.LongPatience:
 				refuse(err)
 				return
 			}
@@ -273,6 +282,9 @@ func (g *Gate) describe(ctx context.Context, c *Caller) error {
 // sense. A token that anybody could have made is not recorded at all: whoever has no
 // grant cannot write to the ledger. The log tells of both.
 func (g *Gate) tell(ctx context.Context, text string, why error) error {
+	if errors.Is(why, fault.StoreFailed) {
+		return why // the token was not judged
+	}
 	g.mu.Lock()
 	now := g.Now()
 	tell := now.Sub(g.told) >= tellEvery

@@ -129,10 +129,12 @@ func (r *reading) run(ctx context.Context, st store.Store) {
 		if len(au.runs) > mostKept {
 			clear(au.runs)
 		}
-		err := batches(ctx, &au, last, func(b *Batch) error {
-			last = b.last()
-			r.add(b)
-			return nil
+		err := patiently(ctx, func() error {
+			return batches(ctx, &au, last, func(b *Batch) error {
+				last = b.last()
+				r.add(b)
+				return nil
+			})
 		})
 		if err == nil {
 			select {
@@ -148,6 +150,11 @@ func (r *reading) run(ctx context.Context, st store.Store) {
 		close(r.changed)
 		return
 	}
+}
+
+// patiently reads a ledger that may be away for a moment: that ends nobody's stream.
+func patiently(ctx context.Context, read func() error) error {
+	return store.Patiently(ctx, store.LongPatience, followEvery, read)
 }
 
 func (r *reading) add(b *Batch) {
@@ -191,8 +198,8 @@ func (h *History) Follow(ctx context.Context, after *ledger.Seq, emit func(*Batc
 	if err != nil {
 		return err
 	}
-	last, err := newest(ctx, st)
-	if err != nil {
+	var last ledger.Seq
+	if err = patiently(ctx, func() (err error) { last, err = newest(ctx, st); return err }); err != nil {
 		return err
 	}
 	r := h.feed.join(st, last)
@@ -201,8 +208,11 @@ func (h *History) Follow(ctx context.Context, after *ledger.Seq, emit func(*Batc
 		if b = b.after(last); b == nil {
 			return nil
 		}
-		last = b.last()
-		return emit(b)
+		err := emit(b)
+		if err == nil {
+			last = b.last()
+		}
+		return err
 	}
 	if after != nil {
 		last = *after
@@ -213,7 +223,9 @@ func (h *History) Follow(ctx context.Context, after *ledger.Seq, emit func(*Batc
 		case behind && caughtUp:
 			return fault.New(fault.LimitReached, "the client reads too slowly").WithHint("connect again: the stream goes on after the event in Last-Event-ID")
 		case behind: // it was away for longer than events are kept
-			err = batches(ctx, &auditor{st: st, runs: map[ledger.Seq]uuid.UUID{}}, last, pass)
+			err = patiently(ctx, func() error {
+				return batches(ctx, &auditor{st: st, runs: map[ledger.Seq]uuid.UUID{}}, last, pass)
+			})
 		case list != nil:
 			caughtUp = true
 			for _, b := range list {
