@@ -132,12 +132,16 @@ func TestAFollowerThatIsTooSlowIsCut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var fast, slow sync.WaitGroup
 	var reached atomic.Int64
-	joined, holdUp, seen := make(chan struct{}), make(chan struct{}), ledger.Seq(0)
+	follows, joined, holdUp, seen := make(chan struct{}), make(chan struct{}), make(chan struct{}), ledger.Seq(0)
 	var cut error
 	join := sync.OnceFunc(func() { close(joined) })
 	slow.Go(func() {
-		after := start
+		after := start - 1 // its first event is there already: it tells that the follower follows
 		cut = h.Follow(ctx, &after, func(b *history.Batch) error {
+			if b.Events[len(b.Events)-1].Seq == start {
+				close(follows)
+				return nil
+			}
 			seen = b.Events[len(b.Events)-1].Seq
 			join()
 			<-holdUp
@@ -154,6 +158,7 @@ func TestAFollowerThatIsTooSlowIsCut(t *testing.T) {
 			})
 		}
 	})
+	<-follows
 	record(t, s, 1)
 	<-joined
 	last := record(t, s, 5000) // more than are kept
@@ -176,4 +181,49 @@ func TestAFollowerThatIsTooSlowIsCut(t *testing.T) {
 	}
 	cancel()
 	fast.Wait()
+}
+
+// away cannot be read for a number of reads.
+type away struct {
+	store.Backend
+	left atomic.Int64
+}
+
+func (a *away) Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error] {
+	if a.left.Add(-1) >= 0 {
+		return func(yield func(ledger.Stored, error) bool) {
+			yield(ledger.Stored{}, fault.New(fault.StoreFailed, "away"))
+		}
+	}
+	return a.Backend.Events(ctx, from)
+}
+
+// TestAFailedReadCutsNoFollower: who follows the record goes on when it can be read again, and
+// misses nothing.
+func TestAFailedReadCutsNoFollower(t *testing.T) {
+	s := ok[*sqlite.Store](t)(sqlite.Open(t.Context(), sqlite.Options{Home: t.TempDir(), Durability: sqlite.Process}))
+	defer func() { _ = s.Close() }()
+	a := &away{Backend: s}
+	h := &history.History{Reader: func(context.Context) (store.Backend, error) { return a, nil }}
+	start, over := record(t, s, 1), errors.New("all were told")
+	after, next, end := start-1, start, ledger.Seq(0)
+	err := h.Follow(t.Context(), &after, func(b *history.Batch) error {
+		for _, e := range b.Events {
+			if e.Seq != next {
+				t.Errorf("event %d comes, want %d", e.Seq, next)
+			}
+			next = e.Seq + 1
+		}
+		if end == 0 { // it follows: now the record cannot be read
+			a.left.Store(3)
+			end = record(t, s, 3)
+		}
+		if next > end {
+			return over
+		}
+		return nil
+	})
+	if !errors.Is(err, over) || a.left.Load() >= 0 {
+		t.Errorf("it ended with %v", err)
+	}
 }
