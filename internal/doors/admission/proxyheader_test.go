@@ -92,8 +92,10 @@ func TestClientsOfAProxyAreCounted(t *testing.T) {
 		return err == nil && strings.Contains(line, "200")
 	}
 	for _, client := range []string{"192.0.2.1", "192.0.2.2"} {
-		if !connect(client) || !connect(client) {
-			t.Errorf("%s has no two connections", client)
+		for range 2 {
+			if !connect(client) {
+				t.Errorf("%s has no two connections", client)
+			}
 		}
 		if connect(client) {
 			t.Errorf("%s has three connections", client)

@@ -93,7 +93,8 @@ func whyUnused(ctx context.Context, st store.Backend, q store.Approval) (string,
 		return "", err
 	}
 	c, cerr := st.Call(ctx, q.Run, int(q.Call)) // a call whose process was killed has no record
-	if r.Status != tool.StatusInterrupted.String() && (cerr != nil || c.Status != tool.StatusInterrupted) {
+	interrupted := cerr == nil && c.Status == tool.StatusInterrupted
+	if r.Status != tool.StatusInterrupted.String() && !interrupted {
 		return "", nil
 	}
 	until := q.Until.UTC().Format(time.RFC3339)

@@ -163,7 +163,7 @@ func (s *sweeper) visit(in *walk.Folder, name string, kind fs.FileMode) (enter b
 	}
 	root, err := in.Root()
 	if err != nil {
-		return false, nil // it is gone
+		return false, nil //nolint:nilerr // the folder is gone
 	}
 	dir := filepath.Join(s.walk.Top, in.Path)
 	if git {

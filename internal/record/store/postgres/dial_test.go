@@ -178,7 +178,7 @@ func usedWithArchiver(t *testing.T, o postgres.Options, primary *postgrestest.Se
 		t.Fatal(err)
 	}
 	defer func() { _ = receive.Wait() }() // it was killed
-	defer receive.Process.Kill()          //nolint:errcheck // as above
+	defer receive.Process.Kill()
 	for primary.Count(t, primary.URL("public"), "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND write_lsn IS NOT NULL") == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
