@@ -261,6 +261,9 @@ func tables(t *testing.T, db *sql.DB) []table {
 			continue // it has a row only inside the transaction of an erasure; TestVerifyNamesForgedErasures leaves one
 		}
 		for _, c := range query(t, db, "SELECT name, pk FROM pragma_table_info(?)", tb.name) {
+			if name := c[0].(string); tb.name == "queue" && (name == "lane" || name == "claimed" || name == "tries") {
+				continue // by them workers look for the next run; they decide nothing, and nothing tells of them
+			}
 			tb.columns = append(tb.columns, c[0].(string))
 			if c[1].(int64) > 0 {
 				tb.key = append(tb.key, c[0].(string))
