@@ -140,8 +140,8 @@ func (w *watcher) tell(e Event) error {
 	return w.on(e)
 }
 
-// look passes on what another process has recorded of the session since. A ledger that is away for
-// a moment delays it.
+// look passes on the session's newer events of other processes. A ledger that is away for a moment
+// delays it.
 func (w *watcher) look(ctx context.Context) error {
 	return store.Patiently(ctx, store.LongPatience, store.PatientEvery, func() error { return w.lookOnce(ctx) })
 }

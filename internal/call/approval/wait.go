@@ -57,7 +57,7 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 	}
 }
 
-// askHere puts a question to the person who is here. Once ctx has ended, wait knows what to do.
+// askHere puts a question to the person at this place. After the end of ctx, wait says why it ended.
 func (d *Desk) askHere(ctx context.Context, q runner.Question, filed store.Approval, session bool) error {
 	var c Case
 	err := d.patiently(ctx, q, func() (err error) {

@@ -221,7 +221,7 @@ func (c *conn) live(ctx context.Context) (Session, error) {
 		return c.session, nil
 	}
 	if c.session.Chain().HasFlows() {
-		return nil, fault.New(fault.StoreFailed, "the run was interrupted, and with it ended what is known of the labels of its data").WithHint("start a new session")
+		return nil, fault.New(fault.StoreFailed, "the run was interrupted, and the labels of its data are lost").WithHint("start a new session")
 	}
 	next, err := c.gateway.opts.Begin(ctx, c.granted, c.ask)
 	if err != nil {

@@ -80,8 +80,8 @@ func (s *Server) works(ctx context.Context) error {
 	return s.health.err
 }
 
-// reasonOf is what anybody may know of why the service is not ready. Of errors with a cause it is
-// the code alone: their messages name files and addresses.
+// reasonOf is the public reason of a service that is not ready. An error with a cause gives its code
+// alone: its message names files and addresses.
 func reasonOf(err error) string {
 	var found *fault.Error
 	switch {

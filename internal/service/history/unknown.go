@@ -143,7 +143,7 @@ func (h *History) Settle(ctx context.Context, run string, call int, happened boo
 	return u, settle(ctx, st, u, happened, "")
 }
 
-// settle records what a call did.
+// settle records the finding about one call.
 func settle(ctx context.Context, st store.Store, u Unknown, happened bool, reason string) error {
 	action := settledNotDone
 	if happened {

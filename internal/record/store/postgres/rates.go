@@ -25,7 +25,7 @@ func (s *Store) TakeCalls(ctx context.Context, key []byte, most, want int, earli
 	}) error {
 		return by.QueryRowContext(ctx, "SELECT got, at, wait FROM remit_take_calls($1, $2, $3, $4, $5, $6)", key, s.me(), most, want, earlier, unused).Scan(&got, &at, &us)
 	}
-	// What is given back is given back once: no statement of a connection that is held is repeated.
+	// Calls are given back once: statements of a held connection are not repeated.
 	conn, err := s.durable.Conn(ctx)
 	if err == nil {
 		err = errors.Join(take(conn), conn.Close())

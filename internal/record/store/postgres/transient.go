@@ -31,7 +31,7 @@ var permanentCodes = []string{"XX001", "XX002"} // damaged data, damaged index
 const scanError = "sql: Scan error "
 
 // transient reports whether an error can pass by itself. That is true of every error of the driver
-// and the server except those that are known to be final. Errors that Remit itself found are final.
+// and the server, except for the known final ones. Errors that Remit itself found are final.
 func transient(err error) bool {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
