@@ -219,7 +219,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		if err != nil {
 			return runner.Answer{}, err
 		}
-		deadline = deadline.Add(blind) // nobody could answer meanwhile
+		deadline = deadline.Add(blind) // the time without a readable ledger does not count
 		switch {
 		case done.State == store.Refused:
 			return refusal(done), nil

@@ -107,8 +107,8 @@ func TestTheEndOfTheProcessRefusesNoQuestion(t *testing.T) {
 	}
 }
 
-// TestACallThatEndsBeforeItsQuestionIsShown: the question of a call whose caller ends while the
-// question is prepared for the person who is here is closed, and nobody refused it.
+// TestACallThatEndsBeforeItsQuestionIsShown: a caller ends while Remit prepares the question for the
+// person at this place. The question is closed, and the call is not recorded as refused.
 func TestACallThatEndsBeforeItsQuestionIsShown(t *testing.T) {
 	s := openStore(t)
 	for name, later := range map[string]error{"its caller ends": context.Canceled, "it cannot be shown": fault.New(fault.StoreCorrupt, "damaged")} {

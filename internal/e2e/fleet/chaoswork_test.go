@@ -213,7 +213,7 @@ func (f *fleet) logOf(text string) (lines string) {
 	return lines
 }
 
-// newWork is no work yet.
+// newWork makes an empty list of work.
 func newWork() work {
 	return work{sessions: map[string]bool{}, runs: map[string]string{}, most: map[string]int{}, asked: map[string]string{}}
 }

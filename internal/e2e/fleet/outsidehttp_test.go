@@ -204,7 +204,7 @@ func (h *httpClient) turn(i *intent) ending {
 		s := h.pursue(i, "GET", "/v1/sessions/"+session, "", "")
 		switch s.field("status") {
 		case "paused":
-			if h.f.db == nil { // nobody else continues it; with several nodes one does
+			if h.f.db == nil { // a single node does not continue a paused turn by itself
 				h.pause(time.Second, 2*time.Second)
 				h.pursue(i, "POST", "/v1/sessions/"+session+"/resume", "", "")
 			}

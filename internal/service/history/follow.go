@@ -152,7 +152,7 @@ func (r *reading) run(ctx context.Context, st store.Store) {
 	}
 }
 
-// patiently reads a ledger that may be away for a moment: that ends nobody's stream.
+// patiently repeats a read of the ledger for a while, so that a short outage ends no stream.
 func patiently(ctx context.Context, read func() error) error {
 	return store.Patiently(ctx, store.LongPatience, followEvery, read)
 }

@@ -122,8 +122,8 @@ func TestManyFollowersReadTheRecordOnce(t *testing.T) {
 	}
 }
 
-// TestAFollowerThatIsTooSlowIsCut: it holds up nobody, is told why it is cut, and goes on after its
-// last event.
+// TestAFollowerThatIsTooSlowIsCut: a slow follower delays no other. It is cut with the reason, and
+// can go on after its last event.
 func TestAFollowerThatIsTooSlowIsCut(t *testing.T) {
 	s := ok[*sqlite.Store](t)(sqlite.Open(t.Context(), sqlite.Options{Home: t.TempDir(), Durability: sqlite.Process}))
 	defer func() { _ = s.Close() }()

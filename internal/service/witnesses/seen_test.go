@@ -117,7 +117,7 @@ func TestAnOlderCopyIsNoticedHere(t *testing.T) {
 	closeApp(t, a)
 }
 
-// TestANoteOfAnotherLedgerDoesNotCount replaces the note by what is none of this ledger.
+// TestANoteOfAnotherLedgerDoesNotCount replaces the note by one of another ledger, and by other texts.
 func TestANoteOfAnotherLedgerDoesNotCount(t *testing.T) {
 	other, dir := filepath.Join(t.TempDir(), "other"), filepath.Join(t.TempDir(), "home")
 	grow(t, other, 20)

@@ -165,8 +165,7 @@ func usedAmongSeveral(t *testing.T, o postgres.Options, primary, standby *postgr
 	}
 }
 
-// usedWithArchiver: pg_receivewal copies the log, and is no standby that could take the server's
-// place.
+// usedWithArchiver opens a ledger while pg_receivewal copies the log. Such a copy is not a standby.
 func usedWithArchiver(t *testing.T, o postgres.Options, primary *postgrestest.Server) {
 	t.Helper()
 	dir := filepath.Join(primary.Socket, "archive")

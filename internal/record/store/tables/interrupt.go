@@ -266,8 +266,8 @@ func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, 
 	return false, err
 }
 
-// closeOrphans closes the questions of an interrupted run that nobody continues. A session's turn
-// is continued, so its questions wait on.
+// closeOrphans closes the questions of an interrupted run without a session. A session's turn is
+// continued, so its questions stay open.
 func (s *Store) closeOrphans(ctx context.Context, run ledger.Seq) error {
 	for ev, err := range s.Events(ctx, run) {
 		if err != nil {
