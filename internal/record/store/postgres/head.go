@@ -100,10 +100,10 @@ func (d database) Sync() error {
 	ctx, stop := d.Leased(context.Background())
 	defer stop()
 	var there int64
-	err := d.present(func(number *int64) error {
+	err := d.present(ctx, func(id uuid.UUID, number *int64) error {
 		err := retry(ctx, func() error {
 			var at string
-			return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", d.me()).Scan(number, &at)
+			return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", id).Scan(number, &at)
 		})
 		there = *number
 		return err
@@ -125,20 +125,24 @@ func (d database) isDurable(number int64) {
 
 // Present implements tables.Shared.
 func (d database) Present(ctx context.Context, q tables.Querier) error {
-	return d.present(func(number *int64) error {
-		return q.QueryRowContext(ctx, "SELECT number FROM heads WHERE member = $1", d.me()).Scan(number)
+	return d.present(ctx, func(id uuid.UUID, number *int64) error {
+		return q.QueryRowContext(ctx, "SELECT number FROM heads WHERE member = $1", id).Scan(number)
 	})
 }
 
-// present asks the server for its last number, and fails if it is too low.
-func (d database) present(ask func(number *int64) error) error {
+// present asks the server for its last number, and fails if it is too low. A node that the server
+// does not know renews its lease, which gives the reason.
+func (d database) present(ctx context.Context, ask func(id uuid.UUID, number *int64) error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	want := d.number.Load()
+	t, want := d.stay.Load(), d.number.Load()
 	var number int64
-	err := ask(&number)
+	err := ask(t.id, &number)
 	if errors.Is(err, sql.ErrNoRows) {
-		return cmp.Or(d.stay.Load().over(), errRemoved())
+		if t.over() == nil {
+			d.keep(ctx, t)
+		}
+		return cmp.Or(t.over(), errRemoved())
 	}
 	if err == nil && number < want {
 		err = d.lostError()

@@ -196,6 +196,30 @@ func TestANewerRemitEndsOlderNodes(t *testing.T) {
 	}
 }
 
+// TestWhoeverFindsARemovedNodeSaysWhy: each place that can be the first to find it after a migration.
+func TestWhoeverFindsARemovedNodeSaysWhy(t *testing.T) {
+	for name, find := range map[string]func(*postgres.Store, ledger.Seq) error{
+		"what is present":  func(s *postgres.Store, _ ledger.Seq) error { return s.Present(t.Context()) },
+		"the head settled": func(s *postgres.Store, _ ledger.Seq) error { _, _, err := s.SettleTwice(t.Context()); return err },
+		"an append": func(s *postgres.Store, run ledger.Seq) error {
+			intent, _ := call(run, 1)
+			_, err := s.Append(t.Context(), intent)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			s := must(postgres.Open(t.Context(), postgres.Options{Home: home, URL: server.Schema(t, home), Lease: time.Minute}))
+			run := begin(s, nil)
+			must(postgres.Upgrade(t.Context(), connect(t, home), postgres.Version+1, newer))
+			wantNewer(t, "the first error", find(s, run))
+			_, err := s.HoldsLease()
+			wantNewer(t, "the lease", err)
+			_ = s.Close() // fails: it was removed
+		})
+	}
+}
+
 // wantNewer checks that an error names the newer Remit.
 func wantNewer(t *testing.T, who string, err error) {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// schemaText is what selectObjects gives of a sound ledger, a line each.
+// schemaText has a line for each object that selectObjects lists in a sound ledger.
 //
 //go:embed schema.txt
 var schemaText string

@@ -28,7 +28,7 @@ const (
 WHERE (s.timeline, s.standby) <> (excluded.timeline, excluded.standby)`
 )
 
-// serverState is what selectServer gives.
+// serverState has the columns of selectServer.
 type serverState struct {
 	recovering bool
 	timeline   string
