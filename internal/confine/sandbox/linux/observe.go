@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
+	"github.com/remitrun/remit/internal/confine/supervisor"
 )
 
 // A command is observed by a seccomp filter of its own that hands the system
@@ -110,17 +111,7 @@ func observing(child *spawn.Child) *observer {
 	return o
 }
 
-// notification is struct seccomp_notif, reply struct seccomp_notif_resp.
-type notification struct {
-	id   uint64
-	pid  uint32
-	_    uint32
-	nr   int32
-	arch uint32
-	_    uint64
-	args [6]uint64
-}
-
+// reply is struct seccomp_notif_resp.
 type reply struct {
 	id    uint64
 	value int64
@@ -143,17 +134,17 @@ func (o *observer) listen() {
 		} else if err != nil || poll[0].Revents&unix.POLLIN == 0 {
 			return // nobody is left
 		}
-		var n notification
+		var n supervisor.Notification
 		if !o.control(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) {
 			continue // it was killed meanwhile
 		}
 		seen := o.look(&n)
-		if o.control(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)) { // it was this process that was read
+		if o.control(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.ID)) { // it was this process that was read
 			for _, a := range seen {
 				o.note(a)
 			}
 		}
-		o.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}))
+		o.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.ID, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}))
 	}
 }
 
@@ -237,9 +228,9 @@ func (o *observer) note(a sandbox.Touch) {
 
 // look reads what a stopped process is about to do. What it cannot read is none
 // of the command's own doing: a bad pointer, a process that is gone.
-func (o *observer) look(n *notification) []sandbox.Touch {
+func (o *observer) look(n *supervisor.Notification) []sandbox.Touch {
 	var out []sandbox.Touch
-	for _, how := range observed[uint32(n.nr)] {
+	for _, how := range observed[uint32(n.Nr)] {
 		if a, ok := o.lookAt(n, how); ok {
 			out = append(out, a)
 		}
@@ -247,8 +238,8 @@ func (o *observer) look(n *notification) []sandbox.Touch {
 	return out
 }
 
-func (o *observer) lookAt(n *notification, how named) (sandbox.Touch, bool) {
-	name, err := readString(int(n.pid), uintptr(n.args[how.path]))
+func (o *observer) lookAt(n *supervisor.Notification, how named) (sandbox.Touch, bool) {
+	name, err := supervisor.ReadString(int(n.PID), uintptr(n.Args[how.path]))
 	o.calls++
 	if err != nil {
 		// A bad pointer is the command's own; the command itself is started by who
@@ -262,7 +253,7 @@ func (o *observer) lookAt(n *notification, how named) (sandbox.Touch, bool) {
 		return sandbox.Touch{}, false // it is about a descriptor
 	}
 	if !strings.HasPrefix(name, "/") {
-		base, ok := o.base(int(n.pid), how, n)
+		base, ok := o.base(int(n.PID), how, n)
 		if !ok {
 			o.dropped++
 			return sandbox.Touch{}, false
@@ -271,12 +262,12 @@ func (o *observer) lookAt(n *notification, how named) (sandbox.Touch, bool) {
 	}
 	a := sandbox.Touch{Use: how.use, Path: path.Clean(name), Named: how.named}
 	if how.flags >= 0 {
-		a.Use = opened(n.args[how.flags])
-		how.link = n.args[how.flags]&unix.O_NOFOLLOW != 0
+		a.Use = opened(n.Args[how.flags])
+		how.link = n.Args[how.flags]&unix.O_NOFOLLOW != 0
 	}
 	if o.root < 0 {
 		var err error
-		if o.root, err = unix.Open(fmt.Sprintf("/proc/%d/root", n.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		if o.root, err = unix.Open(fmt.Sprintf("/proc/%d/root", n.PID), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 			o.root = -1
 			return a, true
 		}
@@ -299,10 +290,10 @@ func opened(flags uint64) sandbox.Use {
 }
 
 // base is the folder that a relative path starts from, inside the sandbox.
-func (o *observer) base(pid int, how named, n *notification) (string, bool) {
+func (o *observer) base(pid int, how named, n *supervisor.Notification) (string, bool) {
 	link := fmt.Sprintf("/proc/%d/cwd", pid)
 	if how.at >= 0 {
-		if fd := int32(uint32(n.args[how.at])); fd != unix.AT_FDCWD {
+		if fd := int32(uint32(n.Args[how.at])); fd != unix.AT_FDCWD {
 			link = fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
 		}
 	}
@@ -343,30 +334,6 @@ func whereIs(fd int) string {
 		return ""
 	}
 	return p
-}
-
-// readString reads a NUL-terminated string of another process, up to PATH_MAX. A
-// string that is none is EFAULT.
-func readString(pid int, at uintptr) (string, error) {
-	const most, pageSize = 4096, 4096 // PATH_MAX; a larger page only makes more pieces
-	var buf [most]byte
-	var remote []unix.RemoteIovec
-	for got := 0; got < most; { // page by page: the next one may not be there
-		n := min(pageSize-int(at+uintptr(got))%pageSize, most-got)
-		remote = append(remote, unix.RemoteIovec{Base: at + uintptr(got), Len: n})
-		got += n
-	}
-	local := []unix.Iovec{{Base: &buf[0]}}
-	local[0].SetLen(most)
-	n, err := unix.ProcessVMReadv(pid, local, remote, 0)
-	if err != nil {
-		return "", err
-	}
-	end := slices.Index(buf[:max(n, 0)], 0)
-	if end < 0 {
-		return "", unix.EFAULT
-	}
-	return string(buf[:end]), nil
 }
 
 // notObserved is the error of a machine that cannot observe.

@@ -1,0 +1,240 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"cmp"
+	"errors"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// opening is an open: its flags, the mode of a new file, and the arguments with the path.
+type opening struct {
+	at, path int // arguments; at -1: the working folder
+	flags    int // as the process gave them
+	mode     uint32
+}
+
+// openFile answers openat(2). fd is the descriptor that the process gets.
+func (c *call) openFile(o opening) (fd int, errno unix.Errno) {
+	const folderToMake = unix.O_CREAT | unix.O_DIRECTORY
+	if o.flags&folderToMake == folderToMake {
+		return -1, unix.EINVAL // since Linux 6.4; before, it made a file
+	}
+	p, errno := c.path(o.path)
+	if errno != 0 {
+		return -1, errno
+	}
+	base, errno := c.base(o.at, p)
+	if errno != 0 {
+		return -1, errno
+	}
+	if o.flags&unix.O_CREAT != 0 && strings.HasSuffix(p, "/") {
+		if s, errno := c.spot(base, p); errno != 0 || !s.special() {
+			return -1, cmp.Or(errno, unix.EISDIR)
+		}
+	}
+	for range maxLinks { // of a link to nothing, which is created; and of races for a new name
+		follow := o.flags&unix.O_NOFOLLOW == 0 && o.flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL
+		to, errno := c.find(base, p, follow)
+		switch {
+		case errno == 0:
+			return c.reopen(to, o)
+		case errno != unix.ENOENT || o.flags&unix.O_CREAT == 0:
+			return -1, errno
+		}
+		s, errno := c.spot(base, p)
+		if errno != 0 {
+			return -1, errno
+		}
+		if follow {
+			link, there, errno := readLink(s.dir, s.name)
+			if errno != 0 {
+				return -1, errno
+			}
+			if there {
+				if base, p = s.dir, link; link[0] == '/' {
+					base = c.root
+				}
+				continue
+			}
+		}
+		fd, errno = c.create(s, o)
+		if errno != unix.EEXIST || o.flags&unix.O_EXCL != 0 {
+			return fd, errno
+		}
+	}
+	return -1, unix.ELOOP
+}
+
+// readLink reads a link, if there is one.
+func readLink(dir int, name string) (text string, there bool, errno unix.Errno) {
+	var buf [pathMax]byte
+	n, err := unix.Readlinkat(dir, name, buf[:])
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL): // nothing, or something else
+		return "", false, 0
+	case err != nil:
+		return "", false, errnoOf(err)
+	case n == 0 || n == len(buf):
+		return "", false, unix.ENAMETOOLONG
+	}
+	return string(buf[:n]), true, 0
+}
+
+// create makes a file that was not there.
+func (c *call) create(s spot, o opening) (fd int, errno unix.Errno) {
+	if errno = c.may(Create|Write, s.real); errno != 0 {
+		return -1, errno
+	}
+	if errno = c.masked(); errno != 0 {
+		return -1, errno
+	}
+	fd, err := unix.Openat(s.dir, s.name, o.flags|unix.O_EXCL|unix.O_NOCTTY|unix.O_CLOEXEC, o.mode&0o7777)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	return fd, 0
+}
+
+// masked takes over the process's umask, as the last thing before something is made.
+func (c *call) masked() unix.Errno {
+	s, errno := c.status()
+	if errno != 0 {
+		return errno
+	}
+	unix.Umask(s.umask)
+	return c.still()
+}
+
+// reopen opens a file that was found, with the flags of the process.
+func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
+	flags := o.flags
+	switch {
+	case flags&unix.O_CREAT != 0 && flags&unix.O_EXCL != 0:
+		return -1, unix.EEXIST
+	case flags&unix.O_DIRECTORY != 0 && !to.is(unix.S_IFDIR):
+		return -1, unix.ENOTDIR
+	case to.is(unix.S_IFLNK):
+		return -1, unix.ELOOP
+	case flags&unix.O_CREAT != 0 && to.is(unix.S_IFDIR):
+		return -1, unix.EISDIR
+	case to.is(unix.S_IFCHR) && to.st.Rdev == unix.Mkdev(5, 0):
+		if to, errno = c.terminal(); errno != 0 {
+			return -1, errno
+		}
+	}
+	where, errno := c.mayAt(actOf(flags), to)
+	if errno != 0 {
+		return -1, errno
+	}
+	if to.st.Dev == c.procDev && !c.readable(where) {
+		return -1, unix.EACCES
+	}
+	if errno = c.still(); errno != 0 {
+		return -1, errno
+	}
+	flags = flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW) | unix.O_NOCTTY | unix.O_CLOEXEC
+	if isTemporary(flags) {
+		return c.temporary(to, o)
+	}
+	if to.is(unix.S_IFIFO) && flags&unix.O_NONBLOCK == 0 {
+		return c.later(to.fd, flags)
+	}
+	return c.again(to.fd, flags, 0)
+}
+
+// again opens what a descriptor stands for once more.
+func (c *call) again(fd, flags int, mode uint32) (int, unix.Errno) {
+	fd, err := unix.Open(fdPath(fd), flags, mode)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	return fd, 0
+}
+
+func isTemporary(flags int) bool { return flags&unix.O_TMPFILE == unix.O_TMPFILE }
+
+// temporary makes a file without a name.
+func (c *call) temporary(to place, o opening) (int, unix.Errno) {
+	if errno := c.masked(); errno != 0 {
+		return -1, errno
+	}
+	return c.again(to.fd, o.flags|unix.O_CLOEXEC, o.mode&0o7777)
+}
+
+// actOf returns the acts of an open.
+func actOf(flags int) (act Act) {
+	switch flags & unix.O_ACCMODE {
+	case unix.O_RDONLY:
+		act = Read
+	case unix.O_WRONLY:
+		act = Write
+	default:
+		act = Read | Write
+	}
+	if flags&unix.O_TRUNC != 0 {
+		act |= Write
+	}
+	return act
+}
+
+// terminal finds the controlling terminal, which /dev/tty stands for.
+func (c *call) terminal() (place, unix.Errno) {
+	name := terminalOf(c.n.PID)
+	if name == "" {
+		return place{}, unix.ENXIO
+	}
+	return c.find(c.root, "/dev/pts/"+name, true)
+}
+
+// fifoLook is how often it is looked whether a process still waits for the other end of a FIFO.
+const fifoLook = 100 * time.Millisecond
+
+// later opens a FIFO, which waits for its other end, on a thread of its own.
+func (c *call) later(fd, flags int) (int, unix.Errno) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	n := *c.n
+	after := &call{Supervisor: c.Supervisor, n: &n, root: c.root, opened: []int{own}}
+	done := make(chan struct{})
+	tid := make(chan int, 1)
+	c.running.Go(func() {
+		defer close(done)
+		defer after.end()
+		runtime.LockOSThread()
+		tid <- unix.Gettid()
+		got, errno := -1, unix.EINTR
+		for errno == unix.EINTR && !c.over.Load() && c.listener.valid(&n) {
+			got, errno = after.again(own, flags, 0)
+		}
+		undisturbed(func() { after.finish(got, errno) })
+	})
+	c.running.Go(func() { after.watch(<-tid, done) })
+	return -1, errLater
+}
+
+// watch interrupts a thread that waits for a process which is gone.
+func (c *call) watch(tid int, done <-chan struct{}) {
+	tick := time.NewTicker(fifoLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			if c.over.Load() || !c.listener.valid(c.n) {
+				interrupt(tid)
+			}
+		}
+	}
+}
+
+// errLater says that the call is answered later.
+const errLater = unix.Errno(1 << 16)
