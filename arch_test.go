@@ -159,7 +159,7 @@ var mayImport = map[string]string{
 	"confine/database":         "base/clip base/fault base/regex authority/permit authority/policy base/tool confine/network github.com/go-sql-driver/mysql github.com/jackc/pgx/v5/pgconn modernc.org/sqlite net os",
 	"confine/browser":          "base/clip base/fault base/regex base/tool authority/permit confine/egress confine/sandbox os",
 	"confine/network":          "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net golang.org/x/sys net net/http syscall",
-	"confine/supervisor":       "golang.org/x/net/bpf golang.org/x/sys os unsafe",
+	"confine/supervisor":       "base/fault golang.org/x/net/bpf golang.org/x/sys os unsafe",
 	"confine/egress":           "base/pause confine/sandbox base/fault authority/permit authority/policy authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net net/http syscall crypto/rand",
 	"confine/secret":           "base/regex base/wholefile base/fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
 	"confine/changeset":        "base/walk base/diff base/regex base/wholefile base/fault golang.org/x/sys os crypto/rand",

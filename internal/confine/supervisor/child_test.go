@@ -161,11 +161,15 @@ func (s *supervised) supervise(t testing.TB, from *os.File) *supervisor.Supervis
 	if err != nil {
 		t.Fatal(err)
 	}
-	return supervisor.Start(os.NewFile(uintptr(fds[0]), "listener"), supervisor.IDs{User: syscall.Getuid(), Group: syscall.Getgid()}, s.decide, func(r supervisor.Request, _ error) {
+	sup, err := supervisor.Start(os.NewFile(uintptr(fds[0]), "listener"), supervisor.IDs{User: syscall.Getuid(), Group: syscall.Getgid()}, s.decide, func(r supervisor.Request, _ error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.denied = append(s.denied, r)
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sup
 }
 
 // bare carries out a command without a supervisor, and without privileges.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // Act is a set of things that a call does to a path.
@@ -54,13 +56,21 @@ type Supervisor struct {
 }
 
 // Start answers calls until all processes of the filter are gone, or Stop. denied is told of each
-// refused request.
-func Start(f *os.File, ids IDs, decide Decide, denied func(Request, error)) *Supervisor {
+// refused request. After an error nobody answers: f is closed, and the calls fail with ENOSYS.
+func Start(f *os.File, ids IDs, decide Decide, denied func(Request, error)) (*Supervisor, error) {
 	s := &Supervisor{listener: Listen(f), ids: ids, decide: decide, denied: denied, threads: map[int]bool{}, root: -1}
-	for range min(2, runtime.NumCPU()) {
-		s.running.Go(s.serve)
+	const answering = 2 // more of them slow each other down where few processors are
+	ready := make(chan error, answering)
+	for range answering {
+		s.running.Go(func() { s.serve(ready) })
 	}
-	return s
+	for range answering {
+		if err := <-ready; err != nil {
+			s.Stop()
+			return nil, fault.Wrap(fault.SandboxMissing, err, "a thread without privileges cannot be made: %v", err)
+		}
+	}
+	return s, nil
 }
 
 // Stop ends answering. Calls that wait then fail with ENOSYS.
@@ -97,9 +107,13 @@ func interrupt(tid int) {
 
 // serve answers calls, one after the other, on a thread of its own: umask and privileges belong to
 // it.
-func (s *Supervisor) serve() {
+func (s *Supervisor) serve(ready chan<- error) {
 	runtime.LockOSThread() // the thread ends with the goroutine
-	if unix.Unshare(unix.CLONE_FS) != nil || dropPrivileges() != nil {
+	err := unix.Unshare(unix.CLONE_FS)
+	if err == nil {
+		err = dropPrivileges()
+	}
+	if ready <- err; err != nil {
 		return
 	}
 	tid := unix.Gettid()
