@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -19,11 +21,25 @@ import (
 // serverNow is the server's time in microseconds.
 const serverNow = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-// askClock asks the server for its time.
-func (s *Store) askClock(ctx context.Context, db *sql.DB) error {
+// askClock asks the server for its time. A connection that has ended is replaced.
+func (s *Store) askClock(ctx context.Context, db *sql.DB) (err error) {
+	for range db.Stats().MaxOpenConnections + 1 {
+		if err = s.askClockOnce(ctx, db); !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return err
+}
+
+func (s *Store) askClockOnce(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx) // waiting for one is not part of the round trip
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	var micros int64
 	asked := s.clock()
-	if err := db.QueryRowContext(ctx, "SELECT "+serverNow).Scan(&micros); err != nil {
+	if err := conn.QueryRowContext(ctx, "SELECT "+serverNow).Scan(&micros); err != nil {
 		return err
 	}
 	shift := micros*1000 - (asked+s.clock())/2
@@ -45,8 +61,26 @@ func (s *Store) removeDead(ctx context.Context) error {
 	if s.clock() <= s.patient.Load() { // this node was away itself: the others get the time of a lease to come back
 		return nil
 	}
+	if err := s.watchYoung(ctx); err != nil {
+		return err
+	}
 	_, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE lease_until < clock_timestamp()")
 	return err
+}
+
+// watchYoung waits while leases are over and this process has not watched them for the time of a
+// lease: the clock may have jumped just before it opened the ledger. Living nodes renew theirs.
+func (s *Store) watchYoung(ctx context.Context) error {
+	for s.clock() <= s.joined+int64(s.lease) {
+		var over bool
+		if err := s.durable.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM members WHERE lease_until < clock_timestamp())").Scan(&over); err != nil || !over {
+			return err
+		}
+		if err := pause.For(ctx, s.lease/20); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serverTime is the server's time, as the last answer tells it.

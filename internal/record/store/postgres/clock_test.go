@@ -176,3 +176,57 @@ func TestNoOwnerIsDeadBecauseTheClockJumped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAYoungProcessRemovesNoLivingNode: the clock jumps, so that the leases of all nodes are over,
+// and then a process opens the ledger. A node that lives renews its lease and stays; one that does not
+// is removed.
+func TestAYoungProcessRemovesNoLivingNode(t *testing.T) {
+	t.Parallel()
+	ctx, home := t.Context(), t.TempDir()
+	url := server.Schema(t, home)
+	node := func() *postgres.Store {
+		s := must(postgres.Open(ctx, postgres.Options{Home: home, URL: url, Lease: 12 * time.Second}))
+		t.Cleanup(func() { _ = s.Close() }) // another node may have removed it
+		return s
+	}
+	living, dead := node(), node()
+	run := begin(dead, nil)
+	dead.StopRenewing()
+	young := node()
+	// A jump beyond what a node that opens tolerates shows the same.
+	execute(t, url, "UPDATE members SET lease_until = clock_timestamp() - interval '1 second' WHERE id <> '"+young.Owner().String()+"'")
+	if n := must(young.Recover(ctx)); n != 1 {
+		t.Errorf("closed %d runs, want the one of the dead node", n)
+	}
+	if _, err := living.HoldsLease(); err != nil {
+		t.Error(err)
+	}
+	if list := must(young.Nodes(ctx)); len(list) != 2 {
+		t.Errorf("then the nodes are %v", list)
+	}
+	begin(living, nil)
+	intent, _ := call(run, 1)
+	if _, err := dead.Append(ctx, intent); err == nil {
+		t.Error("the dead node appended an event")
+	}
+}
+
+// TestTheClockIsMeasuredWithoutTheWait: the server's time is right after a wait for a connection.
+func TestTheClockIsMeasuredWithoutTheWait(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := openWith(t, postgres.Options{Home: t.TempDir(), Lease: time.Hour})
+	busy := must(s.Beats().Conn(ctx))
+	waits := s.Beats().Stats().WaitCount
+	asked := make(chan error, 1)
+	began := time.Now()
+	go func() { asked <- s.AskClock(ctx) }()
+	wait(t, "the question waits for the connection", func() bool { return s.Beats().Stats().WaitCount > waits && time.Since(began) > 300*time.Millisecond })
+	released := time.Now()
+	must(0, busy.Close())
+	must(0, <-asked)
+	off, most := time.Until(s.ServerTime()).Abs(), time.Since(released)/2+2*time.Millisecond // the two clocks are one
+	if off > most {
+		t.Errorf("the server's time is %s off; a round trip explains %s", off, most)
+	}
+}

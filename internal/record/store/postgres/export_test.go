@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,3 +80,15 @@ func (s *Store) StopRenewing() {
 func (s *Store) OwnerIsDead(ctx context.Context, owner uuid.UUID) (bool, error) {
 	return database{s}.Dead(ctx, owner)
 }
+
+// Beats is the pool of the one connection that renews the lease.
+func (s *Store) Beats() *sql.DB { return s.beats }
+
+// AskClock asks for the server's time over that connection.
+func (s *Store) AskClock(ctx context.Context) error { return s.askClock(ctx, s.beats) }
+
+// ServerTime is the server's time, as the last answer tells it.
+func (s *Store) ServerTime() time.Time { return s.serverTime() }
+
+// Age makes the process older than its lease.
+func (s *Store) Age() { s.joined -= int64(s.lease) + 1 }

@@ -47,6 +47,7 @@ func (s *Store) join(ctx context.Context) error {
 		return err
 	}
 	t.until.Store(asked + int64(s.lease))
+	s.joined = s.clock()
 	s.renewed.Store(&renewal{at: time.Now()})
 	return nil
 }

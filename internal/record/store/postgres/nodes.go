@@ -20,7 +20,11 @@ type Node struct {
 
 const (
 	selectNodes = `SELECT id, name, lease, (extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint FROM members ORDER BY name, id`
-	removeNode  = `DELETE FROM members WHERE id = $1 AND ($2 OR lease_until <= clock_timestamp() OR lease_until > clock_timestamp() + lease * interval '1 microsecond')`
+
+	// removeNode tells whether the member stays. One that is gone was perhaps removed by a message
+	// whose answer was lost.
+	removeNode = `WITH gone AS (DELETE FROM members WHERE id = $1 AND ($2 OR lease_until <= clock_timestamp() OR lease_until > clock_timestamp() + lease * interval '1 microsecond') RETURNING id)
+SELECT EXISTS (SELECT FROM members WHERE id = $1 AND id NOT IN (SELECT id FROM gone))`
 )
 
 // Nodes lists the members.
@@ -51,15 +55,11 @@ func (s *Store) RemoveNode(ctx context.Context, id uuid.UUID, force bool) (close
 	if id == s.me() {
 		return 0, fault.New(fault.Usage, "%s is this process", id)
 	}
-	var removed int64
+	var stays bool
 	err = s.repeat(ctx, "the node cannot be removed", func(ctx context.Context) error {
-		done, err := s.durable.ExecContext(ctx, removeNode, id, force)
-		if err == nil {
-			removed, err = done.RowsAffected()
-		}
-		return err
+		return s.durable.QueryRowContext(ctx, removeNode, id, force).Scan(&stays)
 	})
-	if err == nil && removed == 0 {
+	if err == nil && stays {
 		return 0, fault.New(fault.Conflict, "the lease of the node %s is not over", id).WithHint("stop that node and wait for the end of its lease, or add --force")
 	}
 	if err != nil {

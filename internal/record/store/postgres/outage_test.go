@@ -107,3 +107,42 @@ func TestARunEndsWithItsMembership(t *testing.T) {
 		t.Errorf("the node ends: %v", err)
 	}
 }
+
+// execute carries out a statement beside the nodes.
+func execute(t *testing.T, url, statement string) {
+	t.Helper()
+	c := must(pgx.Connect(t.Context(), url))
+	must(c.Exec(t.Context(), statement))
+	must(0, c.Close(t.Context()))
+}
+
+// TestANodeIsRemovedOnceItsAnswerIsLost: the connection ends at message 1, at message 2 and so on of
+// the removal of a node, before the server gets the message or before its answer. The node is gone, and
+// nobody is told that its lease is not over.
+func TestANodeIsRemovedOnceItsAnswerIsLost(t *testing.T) {
+	ctx := t.Context()
+	for _, answer := range []bool{false, true} {
+		home, w := t.TempDir(), &snap{answer: answer}
+		direct := server.Schema(t, home)
+		s := must(postgres.Open(ctx, postgres.Options{Home: home, URL: w.url(t, direct), Lease: time.Hour}))
+		for n := int64(1); ; n++ {
+			gone := uuid.New().String()
+			execute(t, direct, "INSERT INTO members(id, lease_until, lease, name) VALUES ('"+gone+"', clock_timestamp() - interval '1 second', 1000000, 'gone')")
+			w.arm(n)
+			if _, err := s.RemoveNode(ctx, uuid.MustParse(gone), false); err != nil {
+				t.Errorf("message %d, answer %v: %v", n, answer, err)
+			}
+			if !w.snapped() {
+				if n < 3 {
+					t.Fatalf("a removal has only %d messages", n)
+				}
+				w.arm(1 << 40) // no connection ends any more
+				break
+			}
+			if list := must(s.Nodes(ctx)); len(list) != 1 {
+				t.Errorf("message %d, answer %v: the nodes are %v", n, answer, list)
+			}
+		}
+		must(0, s.Close())
+	}
+}

@@ -94,6 +94,7 @@ type Store struct {
 	far      map[uuid.UUID]far    // leases of others; of beat alone
 	stay     atomic.Pointer[stay] // the present one, or the last
 	renewed  atomic.Pointer[renewal]
+	joined   int64           // when this process first joined, by clock
 	patient  atomic.Int64    // until then, by clock, this node removes no others
 	dead     context.Context // ends, with the reason as its cause, when only a person can mend what is wrong
 	die      context.CancelCauseFunc
