@@ -6,6 +6,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/dpop"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Credential is what a request presents.
@@ -44,7 +45,11 @@ func (g *Gate) prove(ctx context.Context, e *entered, c Credential) error {
 	if g.Proofs == nil || !g.Proofs.Take(g.Now(), e.caller.Root) {
 		return fault.New(fault.LimitReached, "this grant makes too many requests with proofs").WithHint("wait a second")
 	}
-	fresh, err := g.store.UseProof(ctx, p.ID, p.Until)
+	var fresh bool
+	err = store.Patiently(ctx, store.Patience, store.PatientEvery, func() (err error) {
+		fresh, err = g.store.UseProof(ctx, p.ID, p.Until)
+		return err
+	})
 	if err != nil {
 		return err
 	}
