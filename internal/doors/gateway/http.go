@@ -142,13 +142,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	admission.Admit(r.Context())
-	st, err := w.gateway.shared(r.Context())
-	status = http.StatusServiceUnavailable
-	var c *client
-	var fresh bool
-	if err == nil {
-		c, fresh, status, err = w.clientOf(r, token, who, st)
-	}
+	c, st, fresh, status, err := w.find(r, token, who)
 	if err != nil {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
@@ -234,6 +228,24 @@ func refusal(err error) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusForbidden
+}
+
+// find is clientOf with the store of shared sessions. A stream waits for a ledger that is away for a
+// moment: MCP clients repeat a POST after 503, and end their session after it on a GET.
+func (w *web) find(r *http.Request, token string, who *callers.Caller) (c *client, st store.Ephemera, fresh bool, status int, err error) {
+	var limit time.Duration
+	if r.Method == http.MethodGet {
+		limit = store.LongPatience
+	}
+	err = store.Patiently(r.Context(), limit, store.PatientEvery, func() (err error) {
+		if st, err = w.gateway.shared(r.Context()); err != nil {
+			status = http.StatusServiceUnavailable
+			return err
+		}
+		c, fresh, status, err = w.clientOf(r, token, who, st)
+		return err
+	})
+	return c, st, fresh, status, err
 }
 
 // clientOf finds the client of a request, or starts the run of a new one. fresh: the request

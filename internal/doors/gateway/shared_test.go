@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	rules "github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -62,6 +63,8 @@ type twoNodes struct {
 	t     *testing.T
 	at    [2]string
 	calls atomic.Int64
+	away  atomic.Bool  // the ledger
+	tried atomic.Int64 // accesses to the ledger while it was away
 }
 
 func newTwoNodes(t *testing.T, flows bool) *twoNodes {
@@ -90,8 +93,14 @@ func newTwoNodes(t *testing.T, flows bool) *twoNodes {
 			Tools: func(context.Context) []*tool.Spec {
 				return []*tool.Spec{{ID: "fs.read", Title: "read", Source: "builtin", Effects: tool.EffectSet(tool.FSRead), Input: []byte(`{"type":"object"}`)}}
 			},
-			Shared: func(context.Context) (store.Ephemera, error) { return st, nil },
-			Gate:   everybody{},
+			Shared: func(context.Context) (store.Ephemera, error) {
+				if n.away.Load() {
+					n.tried.Add(1)
+					return nil, fault.New(fault.StoreFailed, "away")
+				}
+				return st, nil
+			},
+			Gate: everybody{},
 			Begin: func(_ context.Context, _ grants.Presented, ask gateway.Asker) (gateway.Session, error) {
 				return &asking{node: fmt.Sprint("node ", i), chain: rules.Chain{bound}, ask: ask, calls: &n.calls}, nil
 			},

@@ -2,10 +2,12 @@ package fleet_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +63,7 @@ func (f *fleet) people() *oidctest.Provider {
 `, idp.URL, public+"/ui/signed-in"), 0o600)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(f.dir, "home", "developer.yaml"), []byte("version: 1\nname: developer\nrest: inherit\napi: {allow: [runs.read, grants.*]}\n"), 0o600)
+		err = os.WriteFile(filepath.Join(f.dir, "home", "developer.yaml"), []byte("version: 1\nname: developer\nrest: inherit\napi: {allow: [runs.read, approvals.read, grants.*]}\n"), 0o600)
 	}
 	if err != nil {
 		f.Fatal(err)
@@ -268,4 +270,62 @@ func (c *counted) stay(b *node) {
 	if status, m := b.ask("GET", "/v1/runs", "", c.token); status != 429 {
 		b.f.Errorf("a request more than all nodes take: %d %v", status, m)
 	}
+}
+
+// TestASignOutEndsStreamsAtOtherNodes: a person signs out at one node. The event stream of the same
+// browser at another node ends, and that of another browser stays.
+func TestASignOutEndsStreamsAtOtherNodes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twoActs)
+	idp := f.people()
+	a, b := f.start(), f.start()
+	ann, bob := &person{f: f, idp: idp, name: "ann", cookies: map[string]*http.Cookie{}}, &person{f: f, idp: idp, name: "bob", cookies: map[string]*http.Cookie{}}
+	for _, p := range []*person{ann, bob} {
+		p.wants(200, a, p.leave(a))
+	}
+	gone, stays := ann.stream(b), bob.stream(b)
+	_, _, page := ann.browse(a, "GET", "/ui/settings", nil)
+	device := regexp.MustCompile(`name="?device"? value="?([^" >]+)`).FindStringSubmatch(page)
+	if device == nil {
+		t.Fatalf("the settings name no browser: %s", page)
+	}
+	if status, to, page := ann.browse(a, "POST", "/ui/sign-out", url.Values{"device": {device[1]}}); status != 303 || to != "/ui/" {
+		t.Fatalf("signing out: %d %q %s", status, to, page)
+	}
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Error("the stream of the person who signed out stays open")
+	}
+	select {
+	case <-stays:
+		t.Error("the stream of another person ended")
+	default:
+	}
+	ann.wants(401, b, "/ui/runs")
+	bob.stay(b)
+}
+
+// stream opens the browser's event stream at a node. The channel is closed when the stream ends.
+func (p *person) stream(n *node) <-chan struct{} {
+	p.f.Helper()
+	r, err := http.NewRequestWithContext(p.f.Context(), "GET", n.url+"/ui/events", http.NoBody)
+	if err != nil {
+		p.f.Fatal(err)
+	}
+	r.Host = publicHost
+	for _, c := range p.cookies {
+		r.AddCookie(c)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil || res.StatusCode != http.StatusOK {
+		p.f.Fatalf("the event stream: %v, %v", res, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, res.Body) // it ends with the node at the latest
+		_ = res.Body.Close()
+	}()
+	return ended
 }
