@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -252,6 +253,63 @@ func TestABodyAfterTheRevocationHasNoEffect(t *testing.T) {
 	}
 	if n < 35 {
 		t.Errorf("%d operations with a body", n)
+	}
+}
+
+// TestAReadChangesNothing: each operation with GET is repeated, for each thing that it can name. Nothing is
+// recorded.
+func TestAReadChangesNothing(t *testing.T) {
+	s := newTeam(t)
+	made := 0
+	for _, r := range requests(t, s.service, s.belongs()) {
+		if r.method != http.MethodGet || strings.Contains(r.path, "/events") { // a stream does not end
+			continue
+		}
+		before := s.newest()
+		for range 2 {
+			if status, _, _ := s.raw(r.method, r.path, s.token, ""); status == http.StatusOK {
+				made++
+			}
+		}
+		if now := s.newest(); now != before {
+			s.unchanged(r.name, before)
+			t.Errorf("%s: the newest event is %v, and was %v", r.name, now, before)
+		}
+	}
+	if made < 60 {
+		t.Errorf("only %d requests were answered", made)
+	}
+}
+
+// TestOfChangesOfOneVersionOneIsMade: many clients change one version of a thing at once.
+func TestOfChangesOfOneVersionOneIsMade(t *testing.T) {
+	s := newService(t)
+	session := s.session(s.token, `["session_file_system"]`)
+	a := s.must(201, "POST", "/v1/agents", `{"name":"A"}`)
+	s.must(200, "PUT", "/v1/sessions/"+session+"/files/a.txt", "one")
+	for _, r := range []requestOf{{method: "PATCH", path: "/v1/agents/" + a["id"].(string), body: []byte(`{"name":"B"}`)}, {method: "PUT", path: "/v1/sessions/" + session + "/files/a.txt", body: []byte("two")},
+		{method: "DELETE", path: "/v1/sessions/" + session + "/files/a.txt"}} {
+		version := `"v1"`
+		if r.method == "DELETE" {
+			version = `"v2"`
+		}
+		statuses := make([]int, 8)
+		var clients sync.WaitGroup
+		for i := range statuses {
+			clients.Go(func() { statuses[i], _, _ = s.raw(r.method, r.path, s.token, string(r.body), "If-Match", version) })
+		}
+		clients.Wait()
+		made := 0
+		for _, status := range statuses {
+			if status/100 == 2 {
+				made++
+			} else if status != http.StatusPreconditionFailed && status != http.StatusNotFound && status != http.StatusConflict {
+				t.Errorf("%s %s: %d", r.method, r.path, status)
+			}
+		}
+		if made != 1 {
+			t.Errorf("%s %s: made %d times: %v", r.method, r.path, made, statuses)
+		}
 	}
 }
 

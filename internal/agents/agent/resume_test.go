@@ -48,7 +48,7 @@ func task(r model.Request) (model.Response, error) {
 }
 
 // The process dies before, and right after, each of its writes. Whoever resumes the
-// session comes to the end, and nothing that has an effect happened twice.
+// session comes to the end, nothing that has an effect happened twice, and what has none is made again.
 func TestASessionGoesOnAfterADeathAtAnyWrite(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for _, limit := range []int64{0, 60} { // tokens; with 60 it is compacted on the way
@@ -109,10 +109,21 @@ func dieAt(t *testing.T, k int64, after bool, limit int64) (died bool) {
 	if last := ms[len(ms)-1]; last.Text != "all done" {
 		t.Fatalf("death at %d: it ends with %+v", k, last)
 	}
-	interrupted := 0
+	interrupted, results := 0, 0
 	for _, m := range ms {
+		if m.Role == model.ToolRole {
+			results++
+		}
 		if strings.Contains(m.Text, "E2011") {
 			interrupted++
+			if results == 1 || results == 2 || results == 5 {
+				t.Errorf("death at %d (after: %v): read %d was not made again: %s", k, after, results, m.Text)
+			}
+		}
+	}
+	for _, n := range []int{1, 2, 5} {
+		if a.seen[fmt.Sprint("probe.read", n)] == 0 {
+			t.Errorf("death at %d (after: %v): read %d was not made", k, after, n)
 		}
 	}
 	for _, n := range []int{3, 4, 6} {
