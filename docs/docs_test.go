@@ -146,26 +146,50 @@ func TestLinksLead(t *testing.T) {
 	}
 }
 
-// TestEveryFailureHasATest: each row of the table of failures names a test, or a script.
-func TestEveryFailureHasATest(t *testing.T) {
-	_, text, found := strings.Cut(read(t, "docs/guarantees.md"), "\n## Failures, and their tests\n")
-	text, _, end := strings.Cut(text, "\n## ")
-	if !found || !end {
-		t.Fatal("the section is not there")
-	}
-	rows := 0
-	for line := range strings.Lines(text) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) < 3 || strings.HasPrefix(cells[0], " ---") || strings.HasPrefix(cells[0], " failure ") {
-			continue
+// unpromised are the sections of guarantees.md that promise nothing. Each of the other lines is a row
+// of a table whose last cell names a test, leads to such a table, or names a test in each sentence.
+var unpromised = []string{"## What is not promised", "## All faults at random"}
+
+// sentence is a sentence. A full stop within it is followed by no space.
+var sentence = regexp.MustCompile(`[^.]+(?:\.[^ ][^.]*)*(?:\.|$)`)
+
+// namesTest reports whether a text names a test, or a script.
+func namesTest(text string) bool {
+	return testLink.MatchString(text) || strings.Contains(text, ".txtar)")
+}
+
+// TestEveryPromiseHasATest: each sentence of guarantees.md that promises something names a test or a
+// script. TestLinksLead checks that they are there.
+func TestEveryPromiseHasATest(t *testing.T) {
+	rows, section := 0, ""
+	prose := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(read(t, "docs/guarantees.md"), "")
+	lines := strings.Split(prose, "\n")
+	for i, line := range lines {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "> ")
+		next := ""
+		if i+1 < len(lines) {
+			next = lines[i+1]
 		}
-		rows++
-		if test := cells[len(cells)-1]; !testLink.MatchString(test) && !strings.Contains(test, ".txtar)") {
-			t.Errorf("no test is named for%s", cells[0])
+		switch {
+		case strings.HasPrefix(line, "#"):
+			section = line
+		case line == "", slices.Contains(unpromised, section), strings.HasSuffix(line, ":"):
+		case strings.HasPrefix(line, "| ---"), strings.HasPrefix(next, "| ---"): // the head of a table
+		case strings.HasPrefix(line, "|"):
+			rows++
+			if cells := strings.Split(strings.Trim(line, "|"), "|"); !namesTest(cells[len(cells)-1]) {
+				t.Errorf("no test is named for%s", cells[0])
+			}
+		default:
+			for _, s := range sentence.FindAllString(line, -1) {
+				if !namesTest(s) {
+					t.Errorf("no test is named for the sentence %q", strings.TrimSpace(s))
+				}
+			}
 		}
 	}
-	if rows < 40 {
-		t.Errorf("the table has %d rows", rows)
+	if rows < 80 {
+		t.Errorf("only %d promises were found", rows)
 	}
 }
 

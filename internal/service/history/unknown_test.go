@@ -17,7 +17,8 @@ import (
 )
 
 // TestUnknownCallsAreListedUntilTheyAreSettled: an interrupted call is listed; one that ended
-// is not, and cannot be settled.
+// is not, and cannot be settled. What a person found out is an event of its own, under the person's
+// name, and the record of the call stays as it is.
 func TestUnknownCallsAreListedUntilTheyAreSettled(t *testing.T) {
 	ctx := t.Context()
 	s, err := sqlite.Open(ctx, sqlite.Options{Home: t.TempDir(), Durability: sqlite.Process})
@@ -70,7 +71,12 @@ func TestUnknownCallsAreListedUntilTheyAreSettled(t *testing.T) {
 		}
 	}
 	found, _, err := h.Audit(ctx, history.AuditQuery{Limit: 1, Event: "operator_action"})
-	if err != nil || len(found) != 1 || found[0].Action != "call.happened" || found[0].Target != id.String()+" 2" {
+	if err != nil || len(found) != 1 || found[0].Action != "call.happened" || found[0].Target != id.String()+" 2" || found[0].By != home.Person() {
 		t.Errorf("the audit says %+v: %v", found, err)
+	}
+	for c, err := range s.Calls(ctx, run) {
+		if err != nil || (c.Status == tool.StatusInterrupted) != (c.Index > 1) {
+			t.Errorf("the record says of call %d: %s, %v", c.Index, c.Status, err)
+		}
 	}
 }
