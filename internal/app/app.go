@@ -236,6 +236,7 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 			}
 			return nil, err
 		}
+		a.Keys.CheckPublic(ctx, s)
 	}
 	a.store = s
 	return s, nil

@@ -11,7 +11,8 @@ import (
 // keysHelp is the help of remit keys.
 const keysHelp = `Lists the keys in $REMIT_HOME/keys: what signs the ledger's checkpoints, what
 signs grants, and what secrets.age is encrypted for. Private parts are never
-shown. remit grant keys rotate replaces the key of grants, remit keys rotate the
+shown. A wrong keys/ledger.pub is written anew from the signing key, and named
+where that fails. remit grant keys rotate replaces the key of grants, remit keys rotate the
 others.
 `
 
@@ -45,6 +46,11 @@ func (s *session) keysCmd() *cobra.Command {
 				rows[i] = []cell{{k.Of, ""}, {k.ID, ""}, {k.State, ""}, {since, ""}}
 			}
 			s.table([]string{"OF", "KEY", "STATE", "SINCE"}, rows)
+			for _, k := range list {
+				if k.Warning != "" {
+					s.printf("%s %s\n", s.paint(yellow, "!"), show(k.Warning))
+				}
+			}
 			return nil
 		},
 	}

@@ -44,7 +44,7 @@ A checkpoint stored elsewhere also detects that the whole ledger was replaced:
 --save-checkpoint FILE writes a signed checkpoint, --checkpoint FILE checks
 that this ledger extends it. The witnesses of config.yaml are compared, too;
 one that cannot be reached is named. So are rotations of the ledger's key that
-the events and keys/ do not both have.
+the events and keys/ do not both have, and a wrong keys/ledger.pub.
 
 --proof RUN prints a proof that the run is in the log. --check-proof FILE with
 --key FILE (the ledger's keys/ledger.pub) checks such a proof without a ledger.

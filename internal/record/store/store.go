@@ -105,6 +105,13 @@ type Backend interface {
 	RotateKey(ctx context.Context, announce func(public string) error) (ledger.Rotation, error)
 	// Rotations returns the rotations of the signing key, oldest first.
 	Rotations() []ledger.Rotation
+	// PublicKey returns the key that verifies what the ledger signs now; "": the signing key
+	// is damaged.
+	PublicKey() string
+	// CheckPublicKey compares keys/ledger.pub with the signing key. A file that differs is
+	// written anew, and repaired is its fault, as "is missing". The error names the fault if the
+	// file cannot be written. Nothing else depends on the file.
+	CheckPublicKey(ctx context.Context) (repaired string, err error)
 	// Verifier checks the notes that SignNote signed.
 	Verifier() note.Verifier
 }
@@ -155,8 +162,9 @@ type VerifyReport struct {
 	Reported uint64        `json:"reported,omitempty"` // outcomes that are a client's word: Remit did not execute the calls
 	Problems []Discrepancy `json:"problems"`
 
-	// Rotations tells of rotations of the ledger's key that events and keys/ do not both have.
-	// That is no proof of an alteration: a restored backup may be older than a rotation.
+	// Rotations lists rotations of the ledger's key that events and keys/ do not both have, and
+	// a wrong keys/ledger.pub. They do not prove an alteration: a restored backup may be older
+	// than a rotation.
 	Rotations []string `json:"rotations,omitempty"`
 
 	Earlier      *Earlier `json:"earlier,omitempty"`      // the events that were not read; nil: all were

@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -33,6 +32,8 @@ type Key struct {
 	Since  time.Time `json:"since,omitzero"`  // as far as it is known
 	Events int64     `json:"events,omitzero"` // of an older key of the ledger: the size of its last checkpoint
 	Public string    `json:"public,omitempty"`
+
+	Warning string `json:"warning,omitempty"` // about keys/ledger.pub
 }
 
 // List lists the keys, of each kind the oldest first.
@@ -42,12 +43,15 @@ func (s *Keys) List(ctx context.Context, st store.Backend) ([]Key, error) {
 		out = append(out, Key{Of: "ledger", ID: ledger.KeyID(r.Old), State: "verifies", Events: r.Size, Public: r.Old})
 	}
 	dir := filepath.Join(s.Home.Dir, tables.KeyFolder)
-	public, err := os.ReadFile(filepath.Join(dir, tables.PublicFile))
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "%s cannot be read", filepath.Join(dir, tables.PublicFile)).WithHint("restore it from a copy")
+	signs := Key{Of: "ledger", State: "signs", Since: changed(filepath.Join(dir, tables.SignFile))}
+	if was, err := st.CheckPublicKey(ctx); err != nil {
+		signs.Warning = fault.Message(err)
+	} else if was != "" {
+		signs.Warning = tables.RepairedNote(was)
 	}
-	text := strings.TrimSpace(string(public))
-	out = append(out, Key{Of: "ledger", ID: ledger.KeyID(text), State: "signs", Since: changed(filepath.Join(dir, tables.SignFile)), Public: text})
+	signs.Public = st.PublicKey()
+	signs.ID = ledger.KeyID(signs.Public)
+	out = append(out, signs)
 	list, err := s.Grants.Keys()
 	if err != nil {
 		return nil, err
@@ -68,6 +72,22 @@ func (s *Keys) List(ctx context.Context, st store.Backend) ([]Key, error) {
 		out = append(out, one)
 	}
 	return out, err
+}
+
+// CheckPublic repairs the file of the ledger's public key, and logs its fault.
+func (s *Keys) CheckPublic(ctx context.Context, st store.Backend) {
+	was, err := st.CheckPublicKey(ctx)
+	if was == "" && err == nil {
+		return
+	}
+	log, lerr := s.Home.Log()
+	switch {
+	case lerr != nil: // remit keys and remit verify say it too
+	case err != nil:
+		log.Logger().Error("public_key_wrong", "error", err.Error())
+	default:
+		log.Logger().Warn("public_key_repaired", "was", was)
+	}
 }
 
 func changed(file string) time.Time {

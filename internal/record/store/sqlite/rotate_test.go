@@ -120,6 +120,7 @@ func TestARotationThatWasKilled(t *testing.T) {
 		"after the commit":                  {[]string{"remit.db"}, r.New},
 		"the rotations are in place":        {[]string{"remit.db", "keys/ledger.rotations"}, r.New},
 		"the public key is in place":        {[]string{"remit.db", "keys/ledger.rotations", "keys/ledger.pub"}, r.New},
+		"the private key is in place":       {[]string{"remit.db", "keys/ledger.rotations", "keys/ledger.key"}, r.New},
 		"all is in place, the stage is not": {[]string{"remit.db", "keys/ledger.rotations", "keys/ledger.pub", "keys/ledger.key"}, r.New},
 	} {
 		t.Run(at, func(t *testing.T) {
@@ -144,6 +145,10 @@ func TestARotationThatWasKilled(t *testing.T) {
 				t.Errorf("the key %s signs", s.PublicKey())
 			}
 			sound(t, s, nil)
+			must(s.CheckPublicKey(ctx))
+			if b := must(os.ReadFile(filepath.Join(dir, "keys", "ledger.pub"))); strings.TrimSpace(string(b)) != tt.key {
+				t.Errorf("the public key is %s", b)
+			}
 			must(s.RotateKey(ctx, none))
 			again := openWith(t, sqlite.Options{Home: dir})
 			begin(again)

@@ -124,7 +124,23 @@ func readKey(path string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(fault.StoreFailed, err, "the ledger's key %q cannot be read", Clean(path))
 	}
-	return strings.TrimSpace(string(b[:n])), nil
+	text := strings.TrimSpace(string(b[:n]))
+	if encrypted(text) {
+		return "", fault.New(fault.StoreFailed, "the ledger's key %q is encrypted, and Remit reads it without a passphrase", Clean(path)).
+			WithHint("decrypt it in place, and encrypt the disk instead")
+	}
+	return text, nil
+}
+
+// encrypted reports whether the text of a key file is the output of a common tool: age, PEM and GnuPG,
+// OpenSSL, Ansible or SOPS.
+func encrypted(text string) bool {
+	for _, head := range []string{"age-encryption.org/", "-----BEGIN ", "Salted__", "U2FsdGVkX1", "$ANSIBLE_VAULT;"} {
+		if strings.HasPrefix(text, head) {
+			return true
+		}
+	}
+	return strings.Contains(text, "ENC[AES256_GCM,")
 }
 
 // MakeKeys makes the keys of a new ledger, or those still missing after an

@@ -190,6 +190,9 @@ func (k *Keys) next() (private, public string, err error) {
 // stage writes the files of a new key beside those of the present one.
 func (k *Keys) stage(private, public string, size int64) (*ring, error) {
 	now := k.ring.Load()
+	if err := k.promote(now); err != nil { // else the rotation to it would be lost
+		return nil, err
+	}
 	old, err := now.pair.public()
 	if err != nil {
 		return nil, err
@@ -218,13 +221,14 @@ func (k *Keys) stage(private, public string, size int64) (*ring, error) {
 	return k.readNext()
 }
 
-// promote puts the files of a staged key in place, the private key last.
+// promote puts the files of a staged key in place, and then its public key. Without that file
+// the ledger works, so its error is told by [Store.CheckPublicKey].
 func (k *Keys) promote(r *ring) error {
 	public, err := r.pair.public()
 	if err != nil {
 		return err
 	}
-	unlock, err := wholefile.Lock(filepath.Join(k.dir, "ledger.lock"))
+	unlock, err := wholefile.Lock(filepath.Join(k.dir, keysLock))
 	if err != nil {
 		return err
 	}
@@ -234,12 +238,13 @@ func (k *Keys) promote(r *ring) error {
 		return err
 	}
 	for _, f := range []struct{ name, text string }{
-		{RotationsFile, strings.Join(r.rotations, "\n")}, {PublicFile, public + "\n"}, {SignFile, r.text + "\n"},
+		{RotationsFile, strings.Join(r.rotations, "\n")}, {SignFile, r.text + "\n"},
 	} {
 		if err := wholefile.Replace(filepath.Join(k.dir, f.name), []byte(f.text)); err != nil {
 			return err
 		}
 	}
+	_ = k.writePublic(public)
 	return os.Remove(filepath.Join(k.dir, NextFile))
 }
 

@@ -188,8 +188,7 @@ func (s *Store) Reown(ctx context.Context, do func() (uuid.UUID, error)) error {
 	return nil
 }
 
-// PublicKey returns the key that verifies checkpoints and proofs, in the form of
-// ledger.pub, or nothing if the key's file is damaged.
+// PublicKey implements store.Backend.
 func (s *Store) PublicKey() string {
 	public, _ := s.keys.pair().public()
 	return public

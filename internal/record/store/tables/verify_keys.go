@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
@@ -37,8 +38,8 @@ func (v *verification) noteKey(seq ledger.Seq, c *checkedEvent) {
 }
 
 // rotations compares the rotations of the ledger's key with the events that announce them, as
-// far as those were read. What differs is told, and is not a problem: see VerifyReport.
-func (v *verification) rotations(context.Context) error {
+// far as those were read. Differences are reported, but are not problems: see VerifyReport.
+func (v *verification) rotations(ctx context.Context) error {
 	for _, r := range v.s.Rotations() {
 		a, ok := v.announced[r.New]
 		delete(v.announced, r.New)
@@ -56,6 +57,11 @@ func (v *verification) rotations(context.Context) error {
 		if !a.failed {
 			v.differ("event %d announces the key %s, which keys/%s lacks: the rotation was cut off, or keys/ is an older copy", a.seq, ledger.KeyID(key), RotationsFile)
 		}
+	}
+	if was, err := v.s.CheckPublicKey(ctx); err != nil {
+		v.differ("%s", fault.Message(err))
+	} else if was != "" {
+		v.differ("%s", RepairedNote(was))
 	}
 	slices.Sort(v.rep.Rotations)
 	return nil
