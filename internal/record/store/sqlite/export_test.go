@@ -3,7 +3,10 @@ package sqlite
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	driver "modernc.org/sqlite"
 )
 
 // LimitPages makes the disk look full once the file has n pages; 0 lifts it.
@@ -35,3 +38,26 @@ func (s *Store) BreakSync() {
 
 // TurnMillis sets how long the writer waits for other processes' turns.
 func (s *Store) TurnMillis(n int) { s.turns.timeout = time.Duration(n) * time.Millisecond }
+
+// FailCommit makes the commit after n more fail, once. It returns a function that reports whether
+// that has happened.
+func (s *Store) FailCommit(n int) (failed func() bool) {
+	var left atomic.Int64
+	left.Store(int64(n))
+	err := s.conn.Raw(func(c any) error {
+		c.(driver.HookRegisterer).RegisterCommitHook(func() int32 {
+			if left.Add(-1) == -1 {
+				return 1
+			}
+			return 0
+		})
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	return func() bool { return left.Load() < 0 }
+}
+
+// Home returns the folder of the ledger.
+func (s *Store) Home() string { return s.home }

@@ -244,6 +244,9 @@ func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, 
 	if p.Status != tool.Pending {
 		return false, nil
 	}
+	if err := s.closeOrphans(ctx, run); err != nil { // before the end: recovery does not look at a run that has ended
+		return false, err
+	}
 	now := time.Now().UnixMicro()
 	var entries []ledger.Entry
 	for _, call := range p.Open() {
@@ -255,7 +258,7 @@ func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, 
 		Kind: ledger.RunFinished, At: now, Run: run, Status: status, Code: code,
 	}})
 	if _, err = s.Append(ctx, entries...); err == nil {
-		return true, s.closeOrphans(ctx, run)
+		return true, nil
 	}
 	if !errors.Is(err, fault.Internal) {
 		return false, err
@@ -278,11 +281,16 @@ func (s *Store) closeOrphans(ctx context.Context, run ledger.Seq) error {
 		}
 		break
 	}
-	list, err := s.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: run, Limit: page})
-	for _, q := range list {
-		if err == nil {
-			err = s.CloseQuestion(ctx, q.ID, store.Closing{By: "remit", Why: "the process that asked ended while the call waited, so the call was not made", Code: fault.Interrupted, At: time.Now()})
+	for {
+		list, err := s.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: run, Limit: page})
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, q := range list {
+			err := s.CloseQuestion(ctx, q.ID, store.Closing{By: "remit", Why: "the process that asked ended while the call waited, so the call was not made", Code: fault.Interrupted, At: time.Now()})
+			if err != nil {
+				return err
+			}
 		}
 	}
-	return err
 }
