@@ -23,8 +23,11 @@ func Remove(name string) error {
 		return err
 	}
 	defer func() { _ = parent.Close() }() // it was only used
-	return (&remover{}).name(parent, filepath.Base(name), 0)
+	return RemoveIn(parent, filepath.Base(name))
 }
+
+// RemoveIn is Remove for a name in an open folder.
+func RemoveIn(dir *os.Root, name string) error { return (&remover{}).name(dir, name, 0) }
 
 // remover removes one tree. Folders below maxOpen others are moved up into the first one.
 type remover struct {

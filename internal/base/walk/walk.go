@@ -35,6 +35,7 @@ type Folder struct {
 	name string
 	in   *Folder // nil: root is open
 	root *os.Root
+	dir  *os.File
 }
 
 // At is the path of a name in the folder.
@@ -53,7 +54,22 @@ func (f *Folder) Root() (*os.Root, error) {
 	return f.root, err
 }
 
+// Dir opens the folder for calls that take a descriptor, until the walk leaves it.
+func (f *Folder) Dir() (*os.File, error) {
+	if f.dir != nil {
+		return f.dir, nil
+	}
+	root, err := f.Root()
+	if err == nil {
+		f.dir, err = root.Open(".")
+	}
+	return f.dir, err
+}
+
 func (f *Folder) close() {
+	if f.dir != nil {
+		_ = f.dir.Close() // it was only read
+	}
 	if f.root != nil && f.in != nil {
 		_ = f.root.Close() // it was only used
 	}
@@ -71,6 +87,9 @@ type Walk struct {
 	// Skipped is told the folders that are not looked into: for ErrDeep, ErrMany, or
 	// because they cannot be opened or read.
 	Skipped func(at string, why error)
+	// Sort has the names of a folder visited in order. The names of the folders that the walk
+	// is in are taken from this budget. It may be nil.
+	Sort *Budget
 
 	later []string // folders below maxOpen others
 }
@@ -108,17 +127,37 @@ func (w *Walk) folder(ctx context.Context, in *Folder, depth int) error {
 			return ctx.Err()
 		}
 	}
-	root, err := in.Root()
-	var f *os.File
-	if err == nil {
-		f, err = root.Open(".")
-	}
+	f, err := in.Dir()
 	if err != nil {
 		w.Skipped(in.Path, err)
 		return ctx.Err()
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	if w.Sort != nil {
+		return w.sorted(ctx, in, f, depth)
+	}
 	return w.list(ctx, in, f, depth)
+}
+
+// sorted visits the names of an open folder in order.
+func (w *Walk) sorted(ctx context.Context, in *Folder, f *os.File, depth int) error {
+	left := *w.Sort
+	defer func() { *w.Sort = left }()
+	entries, err := Entries(ctx, f, w.Sort)
+	if w.Names -= len(entries); w.Names < 0 && err == nil {
+		err = ErrMany
+	}
+	if ctx.Err() == nil && err != nil {
+		w.Skipped(in.Path, err)
+	}
+	for _, e := range entries {
+		if err != nil {
+			return ctx.Err()
+		}
+		if err := w.name(ctx, in, e.Name(), e.Type(), depth); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // list visits the names of an open folder.
