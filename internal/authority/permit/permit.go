@@ -116,7 +116,7 @@ type Held interface {
 	Enter(ctx context.Context) (root int, leave func(), err error)
 	// Room fails with fault.LimitReached if the run has no room for n more bytes. It
 	// may be called at any time, also with 0 while a command writes.
-	Room(n int64) error
+	Room(ctx context.Context, n int64) error
 	// Alone waits until no one else uses the layers, and returns their folders for a
 	// mount elsewhere. They are reserved until leave is called.
 	Alone(ctx context.Context) (lower, upper, work string, leave func(), err error)

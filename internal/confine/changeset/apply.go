@@ -1,6 +1,7 @@
 package changeset
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -12,12 +13,12 @@ import (
 // Apply carries changes over into the workspace, all or none: those at or
 // beneath the given paths, or all. It refuses if one of them is refused by its
 // own path, or if the workspace changed underneath. It gives what it did.
-func (s *Set) Apply(decide Decide, paths ...string) (done []Change, err error) {
+func (s *Set) Apply(ctx context.Context, decide Decide, paths ...string) (done []Change, err error) {
 	err = s.locked(func() error {
 		if err := s.decided(); err != nil {
 			return err
 		}
-		all, err := s.Changes(decide)
+		all, err := s.Changes(ctx, decide)
 		if err != nil {
 			return err
 		}

@@ -1,14 +1,13 @@
 package changeset
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // quote shows an untrusted name.
@@ -254,28 +254,29 @@ func readlink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// names lists an open folder, sorted. More than maxChanges names are fault.LimitReached.
-func names(fd int) ([]string, error) {
+// names lists an open folder, sorted. More than is left of the budget is fault.LimitReached.
+func names(ctx context.Context, fd int, rel string, b *walk.Budget) ([]string, error) {
 	own, err := openFolder(fd, ".")
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(own), ".")
 	defer func() { _ = f.Close() }() // nothing was written
-	var out []string
-	for err == nil && len(out) <= maxChanges {
-		var more []string
-		more, err = f.Readdirnames(1024)
-		out = append(out, more...)
-	}
-	if err == nil {
-		return nil, fault.New(fault.LimitReached, "a folder holds more than %d names", maxChanges)
-	}
-	slices.Sort(out)
-	if errors.Is(err, io.EOF) {
-		err = nil
+	out, err := walk.Names(ctx, f, b)
+	if errors.Is(err, walk.ErrMany) {
+		return nil, tooMuch(rel)
 	}
 	return out, err
+}
+
+// tooMuch is the error for more changes than a changeset keeps in memory, up to a folder.
+func tooMuch(rel string) error {
+	return fault.New(fault.LimitReached, "the changes up to %s are too many: more than %d names, or more than %d MiB of names, paths and links", quote(rel), maxChanges, walk.Most().Bytes>>20)
+}
+
+// tooDeep is the error for a folder that a changeset does not look into.
+func tooDeep(rel string) error {
+	return fault.New(fault.LimitReached, "%s is more than %d folders deep, or its path is longer than %d bytes", quote(rel), maxDepth, walk.MaxPath)
 }
 
 // parents remembers the folder that was opened last: paths come in order.

@@ -49,12 +49,12 @@ func TestAttributesAreCarried(t *testing.T) {
 		set(root+"/d", "user.folder", "d")
 		must(t, os.Remove(root+"/gone"))
 	})
-	changes, err := s.Changes(anything)
+	changes, err := s.Changes(t.Context(), anything)
 	must(t, err)
 	if got := list(changes); got != "mode d\nmodified f\ndeleted gone\nadded n\nmode only\n" {
 		t.Errorf("listed as\n%s", got)
 	}
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 	check := func(when string, want map[[2]string]string) {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestAccessListsAreCarried(t *testing.T) {
 			t.Skipf("no access lists in an overlay here: %v", err)
 		}
 	})
-	_, err := s.Apply(anything)
+	_, err := s.Apply(t.Context(), anything)
 	must(t, err)
 	if got := value(t, p.ws+"/f", name); got != string(theirs) {
 		t.Errorf("the changed file has %q, want what it had", got)
@@ -129,7 +129,7 @@ func TestAttributesConflict(t *testing.T) {
 	put(t, p.ws, map[string]string{"f": "old"})
 	s := p.reviewed(t, "run", func(root string) { put(t, root, map[string]string{"f": "new"}) })
 	must(t, unix.Setxattr(p.ws+"/f", "user.theirs", []byte("x"), 0))
-	_, err := s.Apply(anything)
+	_, err := s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.Conflict)
 }
 
@@ -147,7 +147,7 @@ func TestAttributesRefused(t *testing.T) {
 			if err := unix.Setxattr(upper+"/f", attr, v, 0); err != nil {
 				t.Skipf("it cannot be set: %v", err)
 			}
-			changes, err := s.Review(anything)
+			changes, err := s.Review(t.Context(), anything)
 			must(t, err)
 			name := attr
 			if attr == "security.capability" {
@@ -173,7 +173,7 @@ func TestTouchedAfterReviewIsReadAgain(t *testing.T) {
 	must(t, os.WriteFile(p.ws+"/f", []byte("two"), 0o644), os.Chtimes(p.ws+"/f", now.ModTime(), now.ModTime()))
 	before, err := os.ReadFile(p.ws + "/f")
 	must(t, err)
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.Conflict)
 	if err == nil || !strings.Contains(err.Error(), `"f"`) || strings.Contains(err.Error(), `"g"`) {
 		t.Errorf("it names %v", err)

@@ -51,6 +51,9 @@ func (n Node) content() Node {
 	return n
 }
 
+// text is how many bytes the texts of a node have.
+func (n Node) text() int { return len(n.Hash) + len(n.Target) + len(n.Attrs) }
+
 // Kind says what a change does.
 type Kind string
 

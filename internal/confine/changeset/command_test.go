@@ -46,7 +46,7 @@ exit 0
 	if got := snapshot(t, p.ws); got != before {
 		t.Fatalf("the workspace was touched:\n%s", got)
 	}
-	changes, err := s.Review(anything)
+	changes, err := s.Review(t.Context(), anything)
 	must(t, err)
 	refused := map[string]bool{}
 	for _, c := range changes {
@@ -60,7 +60,7 @@ exit 0
 			t.Errorf("%q: listed %v, refused %v, want %v\n%s", path, ok, got, want, list(changes))
 		}
 	}
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 	if fi, err := os.Lstat(p.ws + "/f"); err != nil || fi.Mode()&os.ModeSetuid != 0 {
 		t.Errorf("f is %v, %v", fi.Mode(), err)

@@ -1,6 +1,7 @@
 package changeset_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -46,7 +47,7 @@ func crashing() {
 	case "apply":
 		var s *changeset.Set
 		if s, err = home.Load("run"); err == nil {
-			_, err = s.Apply(anything)
+			_, err = s.Apply(context.Background(), anything)
 		}
 	case "undo":
 		_, err = home.Undo("run")
@@ -135,7 +136,7 @@ func TestKilledApply(t *testing.T) {
 			t.Fatalf("step %d: a second recovery did %v, %v", at, again, err)
 		}
 		if got == before {
-			if _, err := s.Apply(anything); err != nil {
+			if _, err := s.Apply(t.Context(), anything); err != nil {
 				t.Fatalf("step %d: applying once more: %v", at, err)
 			}
 		}
@@ -186,7 +187,7 @@ func TestFailedApplyBesideAnEditor(t *testing.T) {
 			add(c)
 		}
 	})
-	_, err := s.Apply(anything)
+	_, err := s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.Conflict)
 	if err == nil || !strings.Contains(err.Error(), `left as they are, since they have changed meanwhile: "c"`) {
 		t.Errorf("it says %v", err)
@@ -202,7 +203,7 @@ func TestFailedApplyBesideAnEditor(t *testing.T) {
 	}
 	put(t, p.ws, map[string]string{"d": "old c"}) // as c was
 	s = p.reviewed(t, "next", func(root string) { must(t, os.Remove(root+"/d")) })
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 	_, err = p.home.Undo("next")
 	must(t, err)
@@ -219,12 +220,12 @@ func TestSpoiltCopyIsMadeAgain(t *testing.T) {
 	f, err := os.OpenFile(p.ws+"/a", os.O_WRONLY|os.O_APPEND, 0)
 	must(t, err)
 	s := p.reviewed(t, "one", func(root string) { must(t, os.Remove(root+"/a")) })
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 	_, err = f.WriteString(" + more")
 	must(t, err, f.Close())
 	s = p.reviewed(t, "two", func(root string) { must(t, os.Remove(root+"/b")) })
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 	for _, run := range []string{"two", "one"} {
 		_, err := p.home.Undo(run)
@@ -263,14 +264,14 @@ func TestFailedApplyIsTakenBack(t *testing.T) {
 			}
 		}
 	})
-	if _, err := s.Apply(anything); err == nil {
+	if _, err := s.Apply(t.Context(), anything); err == nil {
 		t.Fatal("it was applied")
 	}
 	if got := snapshot(t, p.ws); got != before || s.State() != changeset.Review {
 		t.Fatalf("%s with\n%s\nwant\n%s", s.State(), got, before)
 	}
 	s.OnPoint(nil)
-	if _, err := s.Apply(anything); err != nil {
+	if _, err := s.Apply(t.Context(), anything); err != nil {
 		t.Fatalf("applying once more: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package changeset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // maxDepth and maxChanges bound what a changeset may hold.
@@ -28,19 +30,19 @@ const (
 // is listed as refused, and so is what decide does not allow. Whiteouts
 // (character device 0:0) and opaque folders are what overlayfs documents:
 // https://docs.kernel.org/filesystems/overlayfs.html.
-func Diff(upper, base int, decide Decide) ([]Change, error) {
-	return diffKnown(upper, base, decide, nil)
+func Diff(ctx context.Context, upper, base int, decide Decide) ([]Change, error) {
+	return diffKnown(ctx, upper, base, decide, nil)
 }
 
 // diffKnown is Diff, which does not read again what has not been touched since
 // it was recorded.
-func diffKnown(upper, base int, decide Decide, then known) ([]Change, error) {
+func diffKnown(ctx context.Context, upper, base int, decide Decide, then known) ([]Change, error) {
 	st, err := statFD(base)
 	if err != nil {
 		return nil, err
 	}
-	d := &differ{decide: decide, dev: st.Dev, mount: mountOf(base, "."), seen: map[[2]uint64][]int{}, then: then}
-	if err := d.folder(".", upper, base, false, 0); err != nil {
+	d := &differ{keeps: walk.Most(), lists: walk.Most(), decide: decide, dev: st.Dev, mount: mountOf(base, "."), seen: map[[2]uint64][]int{}, then: then}
+	if err := d.folder(ctx, ".", upper, base, false, 0); err != nil {
 		return nil, err
 	}
 	d.outside()
@@ -52,6 +54,8 @@ func diffKnown(upper, base int, decide Decide, then known) ([]Change, error) {
 func statFD(fd int) (st unix.Stat_t, err error) { return st, unix.Fstat(fd, &st) }
 
 type differ struct {
+	keeps  *walk.Budget // changes, with their texts
+	lists  *walk.Budget // names of the folders on the way
 	decide Decide
 	dev    devT   // of the base's file system
 	mount  uint64 // of the base, where the kernel tells
@@ -62,26 +66,31 @@ type differ struct {
 }
 
 func (d *differ) add(c Change) error {
-	if len(d.out) >= maxChanges {
-		return fault.New(fault.LimitReached, "the changeset holds more than %d changes", maxChanges)
+	if d.keeps.Take(1, len(c.Path)+c.From.text()+c.To.text()) != nil {
+		return tooMuch(c.Path)
 	}
 	d.out = append(d.out, c)
 	return nil
 }
 
 // folder compares a folder that both layers have, or (base < 0) only the upper.
-func (d *differ) folder(rel string, upper, base int, opaque bool, depth int) error {
-	if depth > maxDepth {
-		return fault.New(fault.LimitReached, "the changeset has folders more than %d deep", maxDepth)
+func (d *differ) folder(ctx context.Context, rel string, upper, base int, opaque bool, depth int) error {
+	if depth > maxDepth || len(rel) > walk.MaxPath {
+		return tooDeep(rel)
 	}
-	list, err := names(upper)
+	left := *d.lists
+	defer func() { *d.lists = left }()
+	list, err := names(ctx, upper, rel, d.lists)
 	if err != nil {
 		return fmt.Errorf("%s: %w", quote(rel), err)
 	}
 	for some := range slices.Chunk(list, 256) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		seen := d.look(rel, upper, base, some)
 		for i, name := range some {
-			if err := d.entry(join(rel, name), upper, base, name, seen[i], opaque, depth); err != nil {
+			if err := d.entry(ctx, join(rel, name), upper, base, name, seen[i], opaque, depth); err != nil {
 				return err
 			}
 		}
@@ -89,13 +98,13 @@ func (d *differ) folder(rel string, upper, base int, opaque bool, depth int) err
 	if !opaque || base < 0 {
 		return nil
 	}
-	below, err := names(base)
+	below, err := names(ctx, base, rel, d.lists)
 	if err != nil {
 		return err
 	}
 	for _, name := range below {
 		if _, kept := slices.BinarySearch(list, name); !kept {
-			if err := d.deleted(join(rel, name), base, name, depth); err != nil {
+			if err := d.deleted(ctx, join(rel, name), base, name, depth); err != nil {
 				return err
 			}
 		}
@@ -105,12 +114,12 @@ func (d *differ) folder(rel string, upper, base int, opaque bool, depth int) err
 
 // entry looks at one name of the upper layer. hidden says that the overlay does
 // not show the base's side.
-func (d *differ) entry(rel string, upper, base int, name string, l looked, hidden bool, depth int) error {
+func (d *differ) entry(ctx context.Context, rel string, upper, base int, name string, l looked, hidden bool, depth int) error {
 	if l.gone != nil {
 		return l.gone
 	}
 	if isWhiteout(&l.up.st) {
-		return d.deleted(rel, base, name, depth)
+		return d.deleted(ctx, rel, base, name, depth)
 	}
 	c := Change{Path: rel, From: l.base.Node, changed: changedAt(&l.base.st), was: keyOf(&l.base.st), held: keyOf(&l.up.st)}
 	switch {
@@ -122,14 +131,14 @@ func (d *differ) entry(rel string, upper, base int, name string, l looked, hidde
 		c.Refused = oddAttr(l.base.odd)
 	}
 	if typeOf(&l.up.st) == Folder {
-		return d.upperFolder(c, upper, base, name, hidden, depth)
+		return d.upperFolder(ctx, c, upper, base, name, hidden, depth)
 	}
 	c.To = l.up.Node
 	if why := l.bad(); why != "" {
 		c.Refused = why
 	}
 	if c.From.Type == Folder {
-		if err := d.emptied(rel, base, name, depth); err != nil {
+		if err := d.emptied(ctx, rel, base, name, depth); err != nil {
 			return err
 		}
 	}
@@ -160,7 +169,7 @@ func (d *differ) count(c Change, st *unix.Stat_t, at int) {
 
 // upperFolder looks at a folder of the upper layer and goes into it. What is in
 // an opaque folder is opaque too.
-func (d *differ) upperFolder(c Change, upper, base int, name string, hidden bool, depth int) error {
+func (d *differ) upperFolder(ctx context.Context, c Change, upper, base int, name string, hidden bool, depth int) error {
 	up, err := openFolder(upper, name)
 	if err != nil {
 		c.To, c.Refused = Node{Type: Folder}, "it cannot be read: "+plain(err)
@@ -200,7 +209,7 @@ func (d *differ) upperFolder(c Change, upper, base int, name string, hidden bool
 	if c.Refused != "" && (c.From.Type == Folder || bad == "") {
 		return nil // listed as refused, and all that it holds with it
 	}
-	return d.folder(c.Path, up, below, opaque || hidden, depth+1)
+	return d.folder(ctx, c.Path, up, below, opaque || hidden, depth+1)
 }
 
 // changed adds a change if it is one.
@@ -221,7 +230,7 @@ func (d *differ) changed(c Change) error {
 }
 
 // deleted adds what a whiteout takes away: all of it, name by name.
-func (d *differ) deleted(rel string, base int, name string, depth int) error {
+func (d *differ) deleted(ctx context.Context, rel string, base int, name string, depth int) error {
 	if base < 0 {
 		return nil
 	}
@@ -240,7 +249,7 @@ func (d *differ) deleted(rel string, base int, name string, depth int) error {
 	case from.Type == Special:
 		c.Refused = "a device, FIFO or socket is not deleted"
 	case from.Type == Folder:
-		if err := d.emptied(rel, base, name, depth); err != nil {
+		if err := d.emptied(ctx, rel, base, name, depth); err != nil {
 			return err
 		}
 	}
@@ -248,16 +257,21 @@ func (d *differ) deleted(rel string, base int, name string, depth int) error {
 }
 
 // emptied adds all that a folder of the base holds, as deleted.
-func (d *differ) emptied(rel string, base int, name string, depth int) error {
-	if depth > maxDepth {
-		return fault.New(fault.LimitReached, "%s is more than %d folders deep", quote(rel), maxDepth)
+func (d *differ) emptied(ctx context.Context, rel string, base int, name string, depth int) error {
+	if depth > maxDepth || len(rel) > walk.MaxPath {
+		return tooDeep(rel)
 	}
+	left := *d.lists
+	defer func() { *d.lists = left }()
 	fd, err := openFolder(base, name)
 	if err != nil {
 		return d.add(Change{Path: rel, Kind: Deleted, From: Node{Type: Folder}, Refused: "what is there cannot be read: " + plain(err)})
 	}
 	defer shut(fd)
-	list, err := names(fd)
+	list, err := names(ctx, fd, rel, d.lists)
+	if errors.Is(err, fault.LimitReached) || err != nil && errors.Is(err, ctx.Err()) {
+		return err
+	}
 	if err == nil {
 		err = unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS)
 	}
@@ -265,7 +279,7 @@ func (d *differ) emptied(rel string, base int, name string, depth int) error {
 		return d.add(Change{Path: join(rel, "*"), Kind: Deleted, From: Node{Type: Special}, Refused: "what is there cannot be read: " + plain(err)})
 	}
 	for _, n := range list {
-		if err := d.deleted(join(rel, n), fd, n, depth+1); err != nil {
+		if err := d.deleted(ctx, join(rel, n), fd, n, depth+1); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ func forged(t *testing.T, p place, forge func(upper string)) *changeset.Set {
 	must(t, err)
 	_, upper, _ := s.Layers()
 	forge(upper)
-	_, err = s.Review(anything)
+	_, err = s.Review(t.Context(), anything)
 	must(t, err)
 	return s
 }
@@ -85,12 +85,12 @@ func TestForgedUpper(t *testing.T) {
 			put(t, p.ws, map[string]string{"f": "old", "d/x": "old", "d/y": "old"})
 			before := snapshot(t, p.ws)
 			s := forged(t, p, func(u string) { must(t, tc.forge(u)) })
-			changes, err := s.Changes(anything)
+			changes, err := s.Changes(t.Context(), anything)
 			must(t, err)
 			if got := list(changes); got != tc.want {
 				t.Errorf("listed as\n%swant\n%s", got, tc.want)
 			}
-			if _, err := s.Apply(anything); err != nil {
+			if _, err := s.Apply(t.Context(), anything); err != nil {
 				t.Errorf("apply: %v", err)
 			}
 			if strings.Contains(tc.want, "REFUSED") && snapshot(t, p.ws) != before {
@@ -121,7 +121,7 @@ func TestRefusedByPolicy(t *testing.T) {
 		}
 		return fault.New(fault.Denied, "no rule")
 	}
-	changes, err := s.Review(decide)
+	changes, err := s.Review(t.Context(), decide)
 	must(t, err)
 	want := `added .git REFUSED no rule
 added .git/hooks REFUSED its folder is refused
@@ -140,11 +140,11 @@ added top REFUSED no rule
 	if got := list(changes); got != want {
 		t.Errorf("listed as\n%swant\n%s", got, want)
 	}
-	_, err = s.Apply(decide, "top")
+	_, err = s.Apply(t.Context(), decide, "top")
 	if !errors.Is(err, fault.HandleRefused) {
 		t.Errorf("a refused path was applied by name: %v", err)
 	}
-	_, err = s.Apply(decide)
+	_, err = s.Apply(t.Context(), decide)
 	must(t, err)
 	if got := list(nil) + snapshot(t, p.ws); strings.Contains(got, ".git") || strings.Contains(got, "top") || !strings.Contains(got, `"gone/locked"`) || strings.Contains(got, "mine") {
 		t.Errorf("the workspace holds\n%s", got)
@@ -154,7 +154,7 @@ added top REFUSED no rule
 	}
 	// With no policy at all nothing is applied.
 	s = p.held(t, "other", func(root string) { put(t, root, map[string]string{"x": "x"}) })
-	changes, err = s.Review(nil)
+	changes, err = s.Review(t.Context(), nil)
 	must(t, err)
 	if got := list(changes); !strings.Contains(got, "REFUSED") {
 		t.Errorf("without a policy: %s", got)
@@ -175,7 +175,7 @@ func TestFoldersOnTheWay(t *testing.T) {
 		}
 		return fault.New(fault.Denied, "no rule")
 	}
-	changes, err := s.Review(decide)
+	changes, err := s.Review(t.Context(), decide)
 	must(t, err)
 	want := `added .git REFUSED no rule
 added .git/hooks REFUSED no rule
@@ -193,7 +193,7 @@ added way/none REFUSED no rule
 	if got := list(changes); got != want {
 		t.Errorf("listed as\n%swant\n%s", got, want)
 	}
-	_, err = s.Apply(decide)
+	_, err = s.Apply(t.Context(), decide)
 	must(t, err)
 	if got := snapshot(t, p.ws); strings.Contains(got, ".git") || strings.Contains(got, "none") || strings.Contains(got, "bad") || !strings.Contains(got, "made") {
 		t.Errorf("the workspace holds\n%s", got)
@@ -229,7 +229,7 @@ func TestBaseChangedUnderneath(t *testing.T) {
 			})
 			must(t, tc.meanwhile(p.ws))
 			before := snapshot(t, p.ws)
-			_, err := s.Apply(anything)
+			_, err := s.Apply(t.Context(), anything)
 			if tc.conflict == "" {
 				must(t, err)
 				return
@@ -256,15 +256,15 @@ func TestBaseChangedDuringTheRun(t *testing.T) {
 		waitTick(t, p.ws)
 		put(t, p.ws, map[string]string{"f": "theirs"})
 	})
-	changes, err := s.Review(anything)
+	changes, err := s.Review(t.Context(), anything)
 	must(t, err)
 	if got := list(changes); !strings.Contains(got, "modified f CONFLICT") || strings.Contains(got, "g CONFLICT") {
 		t.Errorf("listed as\n%s", got)
 	}
-	if _, err := s.Apply(anything); !errors.Is(err, fault.Conflict) {
+	if _, err := s.Apply(t.Context(), anything); !errors.Is(err, fault.Conflict) {
 		t.Errorf("applied: %v", err)
 	}
-	_, err = s.Apply(anything, "g")
+	_, err = s.Apply(t.Context(), anything, "g")
 	must(t, err)
 	if s.State() != changeset.Review {
 		t.Errorf("a part was applied and it is %s", s.State())

@@ -42,7 +42,7 @@ func (s *Set) Hold(mount func(lower, upper, work string) (int, error)) *Hold {
 func (h *Hold) Bound(bytes int64) { h.meter.limit = bytes }
 
 // Room fails with fault.LimitReached if the run holds too much for n more bytes.
-func (h *Hold) Room(n int64) error { return h.meter.room(n) }
+func (h *Hold) Room(ctx context.Context, n int64) error { return h.meter.room(ctx, n) }
 
 func (h *Hold) closed() error {
 	return fault.New(fault.HandleRefused, "the run whose changes are held is over")

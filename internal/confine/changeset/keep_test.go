@@ -42,9 +42,9 @@ func stocked(t *testing.T) place {
 			put(t, root, map[string]string{name: "new " + name, name + "-same": "other " + name, name + "-left": "x"})
 		})
 	}
-	_, err := write("applied", "a").Apply(anything)
+	_, err := write("applied", "a").Apply(t.Context(), anything)
 	must(t, err)
-	_, err = write("waiting", "b").Apply(anything, "b")
+	_, err = write("waiting", "b").Apply(t.Context(), anything, "b")
 	must(t, err)
 	put(t, p.ws, map[string]string{"c": strings.Repeat("c", 1000)})
 	l := p.home.Log("tools")

@@ -53,7 +53,7 @@ func TestHeldRunKilled(t *testing.T) {
 			killRun(t, p, who)
 			s, err = p.home.Load("run")
 			must(t, err)
-			changes, err := s.Review(anything)
+			changes, err := s.Review(t.Context(), anything)
 			must(t, err)
 			if got := list(changes); got != want {
 				t.Errorf("it holds\n%swant\n%s", got, want)
@@ -123,7 +123,7 @@ func TestMachineWentDown(t *testing.T) {
 	must(t, os.WriteFile(state, []byte(string(b[:at])+`"boot":"x`+string(b[at+len(`"boot":"`):])), 0o600))
 	s, err = p.home.Load(s.Run())
 	must(t, err)
-	changes, err := s.Review(anything)
+	changes, err := s.Review(t.Context(), anything)
 	must(t, err)
 	if len(changes) != 1 || !strings.Contains(changes[0].Refused, "went down") {
 		t.Errorf("listed as\n%s", list(changes))

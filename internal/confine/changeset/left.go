@@ -1,6 +1,7 @@
 package changeset
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // tempName is how the file tools (package files) name the file that a new
@@ -99,12 +101,13 @@ func clearFolder(root int, rel string) {
 	defer shut(dir)
 	f := os.NewFile(uintptr(fd), rel)
 	defer func() { _ = f.Close() }() // it was only read
-	names, _ := f.Readdirnames(-1)   // as many as can be read
-	for _, name := range names {
+	// As many as can be read.
+	_ = walk.Each(context.Background(), f, func(name string) error {
 		if tempName.MatchString(name) && unlocked(dir, name) {
 			_ = unix.Unlinkat(dir, name, 0)
 		}
-	}
+		return nil
+	})
 }
 
 // unlocked reports whether a file is a plain one that no process is writing.

@@ -1,14 +1,18 @@
 package changeset
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // meter bounds what an upper layer may hold. To count it takes a look at every
@@ -34,7 +38,7 @@ const (
 )
 
 // room fails if n more bytes would be too many.
-func (m *meter) room(n int64) error {
+func (m *meter) room(ctx context.Context, n int64) error {
 	if m.limit <= 0 {
 		return nil
 	}
@@ -49,7 +53,7 @@ func (m *meter) room(n int64) error {
 	since := time.Since(m.counted)
 	old := n == 0 && since > max(restLeast, restTimes*m.took) // others' files that went may hide what came
 	if m.counted.IsZero() || old || may > m.limit && (n > 0 || since > 2*m.took) {
-		if err := m.count(free); err != nil {
+		if err := m.count(ctx, free); err != nil {
 			return err
 		}
 	}
@@ -66,13 +70,16 @@ func (m *meter) room(n int64) error {
 
 // count looks at everything in the layer. Where a folder keeps its owner from
 // looking, what the file system lost since counts as well.
-func (m *meter) count(free int64) error {
+func (m *meter) count(ctx context.Context, free int64) error {
 	begun := time.Now()
 	w := usage{seen: map[[2]uint64]bool{}}
-	root, err := rootFolder(m.upper)
+	root, err := os.OpenRoot(m.upper)
 	if err == nil {
-		w.folder(root, 0)
-		shut(root)
+		err = w.add(ctx, root)
+		_ = root.Close() // it was only read
+	}
+	if err != nil && errors.Is(err, ctx.Err()) {
+		return cancelled(ctx)
 	}
 	if err != nil {
 		return fault.Wrap(fault.StoreFailed, err, "what the run holds cannot be measured: %s", plain(err))
@@ -93,43 +100,34 @@ type usage struct {
 	seen   map[[2]uint64]bool
 }
 
-func (w *usage) folder(fd, depth int) {
-	list, err := names(fd)
-	if errors.Is(err, fault.LimitReached) {
-		w.names = maxChanges + 1
-		return
+// add looks at one name more than a layer may have: room refuses that.
+func (u *usage) add(ctx context.Context, root *os.Root) error {
+	w := walk.Walk{Names: maxChanges, Visit: u.visit, Skipped: u.skipped}
+	err := w.Down(ctx, root)
+	u.names = maxChanges - w.Names
+	return err
+}
+
+func (u *usage) skipped(_ string, why error) { u.hidden = u.hidden || !absent(why) }
+
+func (u *usage) visit(in *walk.Folder, name string, _ fs.FileMode) (enter bool, err error) {
+	dir, err := in.Dir()
+	var st unix.Stat_t
+	if err == nil {
+		st, err = statAt(int(dir.Fd()), name)
 	}
-	if err != nil || depth > maxDepth {
-		w.hidden = true
-		return
+	if err != nil {
+		u.skipped(name, err)
+		return false, nil
 	}
-	for _, name := range list {
-		if w.names++; w.names > maxChanges {
-			return // room refuses them
+	if id := [2]uint64{uint64(st.Dev), st.Ino}; st.Nlink > 1 && typeOf(&st) == File {
+		if u.seen[id] {
+			return false, nil
 		}
-		st, err := statAt(fd, name)
-		if err != nil {
-			w.hidden = w.hidden || !absent(err)
-			continue
-		}
-		if id := [2]uint64{uint64(st.Dev), st.Ino}; st.Nlink > 1 && typeOf(&st) == File {
-			if w.seen[id] {
-				continue
-			}
-			w.seen[id] = true
-		}
-		w.bytes += st.Blocks * 512
-		if typeOf(&st) != Folder {
-			continue
-		}
-		sub, err := openFolder(fd, name)
-		if err != nil {
-			w.hidden = w.hidden || !absent(err)
-			continue
-		}
-		w.folder(sub, depth+1)
-		shut(sub)
+		u.seen[id] = true
 	}
+	u.bytes += st.Blocks * 512
+	return true, nil
 }
 
 func bytesOf(n int64) string {

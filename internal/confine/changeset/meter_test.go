@@ -51,7 +51,7 @@ func TestHeldCommandIsBounded(t *testing.T) {
 		t.Errorf("another command: %v", err)
 	}
 	h.Close()
-	changes, err := s.Review(anything)
+	changes, err := s.Review(t.Context(), anything)
 	must(t, err)
 	if len(changes) < limit/65536 {
 		t.Errorf("it holds %d changes", len(changes))

@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		put(t, root, map[string]string{"f": strings.Repeat("x", 40<<10), "g": strings.Repeat("y", 40<<10)})
 	})
 	before := snapshot(t, p.ws)
-	_, err := s.Apply(anything)
+	_, err := s.Apply(t.Context(), anything)
 	if err == nil || !strings.Contains(err.Error(), "no space") {
 		t.Errorf("got %v", err)
 	}
@@ -76,7 +76,7 @@ func TestReadOnlyWorkspace(t *testing.T) {
 	defer func() { must(t, unix.Unmount(p.ws, unix.MNT_DETACH)) }()
 	must(t, unix.Mount("", p.ws, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
 	s := p.reviewed(t, "run", func(root string) { put(t, root, map[string]string{"f": "new"}) })
-	_, err := s.Apply(anything)
+	_, err := s.Apply(t.Context(), anything)
 	if err == nil || !strings.Contains(err.Error(), "cannot be written") {
 		t.Errorf("got %v", err)
 	}
@@ -104,7 +104,7 @@ func TestWorkspaceOnOtherFileSystems(t *testing.T) {
 			must(t, os.RemoveAll(root+"/d"))
 		})
 		after := wanted(t, p, s)
-		_, err := s.Apply(anything)
+		_, err := s.Apply(t.Context(), anything)
 		must(t, err)
 		if got := snapshot(t, p.ws); got != after {
 			t.Errorf("%s: applied\n%s\nwant\n%s", fs, got, after)
@@ -163,7 +163,7 @@ func TestMountsInsideTheWorkspace(t *testing.T) {
 	in("gone/in")
 	mount(t, p.dir+"/out/secret", p.ws+"/file", "", unix.MS_BIND, "")
 	outside := snapshot(t, p.dir+"/out")
-	changes, err := s.Review(anything)
+	changes, err := s.Review(t.Context(), anything)
 	must(t, err)
 	want := map[string]bool{"a b": true, "gone": true, "gone/in": true, "file": true, "ok": false}
 	for _, c := range changes {
@@ -175,7 +175,7 @@ func TestMountsInsideTheWorkspace(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not listed: %v", want)
 	}
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 	if got := snapshot(t, p.dir+"/out"); got != outside {
 		t.Errorf("what was mounted holds\n%s\nwant\n%s", got, outside)

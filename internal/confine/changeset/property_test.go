@@ -102,11 +102,11 @@ func TestHeldIsDirect(t *testing.T) {
 		if got := snapshot(t, p.ws); got != start {
 			rt.Fatalf("the workspace was touched before anything was applied:\n%s\nwas\n%s", got, start)
 		}
-		changes, err := s.Changes(anything)
+		changes, err := s.Changes(t.Context(), anything)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if _, err := s.Apply(anything); err != nil {
+		if _, err := s.Apply(t.Context(), anything); err != nil {
 			rt.Fatalf("apply: %v\n%s", err, list(changes))
 		}
 		if got, want := snapshot(t, p.ws), snapshot(t, direct); got != want {

@@ -1,8 +1,10 @@
 package changeset
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -181,8 +183,13 @@ func (s *Set) Begun() time.Time { return time.Unix(0, s.meta.Begun) }
 // Untouched reports whether nothing has been written to the changeset.
 func (s *Set) Untouched() bool {
 	_, upper, _ := s.Layers()
-	list, err := os.ReadDir(upper)
-	return err == nil && len(list) == 0
+	f, err := os.Open(upper)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	_, err = f.Readdirnames(1)
+	return errors.Is(err, io.EOF)
 }
 
 // Layers gives the workspace, the upper layer over it, and the work folder that
@@ -234,13 +241,13 @@ func (s *Set) open() (upper, base int, err error) {
 }
 
 // diff compares the layers as they are now.
-func (s *Set) diff(decide Decide, then known) ([]Change, error) {
+func (s *Set) diff(ctx context.Context, decide Decide, then known) ([]Change, error) {
 	upper, base, err := s.open()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { shut(upper); shut(base) }()
-	out, err := diffKnown(upper, base, decide, then)
+	out, err := diffKnown(ctx, upper, base, decide, then)
 	var coded *fault.Error
 	if err != nil && !errors.As(err, &coded) {
 		err = s.failed(err, "read")
@@ -251,7 +258,7 @@ func (s *Set) diff(decide Decide, then known) ([]Change, error) {
 // Review ends the active state: what was changed is recorded, together with
 // what the workspace holds in its places now. What was touched there since the
 // run began is a conflict already.
-func (s *Set) Review(decide Decide) ([]Change, error) {
+func (s *Set) Review(ctx context.Context, decide Decide) ([]Change, error) {
 	if s.meta.State != Active {
 		return nil, fault.New(fault.Conflict, "the changes of run %s are %s already", s.meta.Run, s.meta.State)
 	}
@@ -259,7 +266,7 @@ func (s *Set) Review(decide Decide) ([]Change, error) {
 		return nil, err
 	}
 	read := time.Now()
-	list, err := s.diff(decide, nil)
+	list, err := s.diff(ctx, decide, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -299,9 +306,9 @@ func (s *Set) settle() error {
 
 // Changes lists what has not been applied yet, with what has changed since the
 // review as conflicts.
-func (s *Set) Changes(decide Decide) ([]Change, error) {
+func (s *Set) Changes(ctx context.Context, decide Decide) ([]Change, error) {
 	if s.meta.State == Active {
-		return s.diff(decide, nil)
+		return s.diff(ctx, decide, nil)
 	}
 	recs, err := s.reviewed()
 	if err != nil {
@@ -314,7 +321,7 @@ func (s *Set) Changes(decide Decide) ([]Change, error) {
 	if s.meta.State != Review {
 		return then, nil
 	}
-	now, err := s.diff(decide, knownOf(recs))
+	now, err := s.diff(ctx, decide, knownOf(recs))
 	if err != nil {
 		return nil, err
 	}

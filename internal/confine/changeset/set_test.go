@@ -37,27 +37,27 @@ func TestStates(t *testing.T) {
 		put(t, root, map[string]string{"f": "new", "sub/a": "a", "sub/b": "b"})
 		must(t, os.RemoveAll(root+"/d"))
 	})
-	_, err := s.Apply(anything)
+	_, err := s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.Conflict) // it goes on
 	wantCode(t, s.Discard(unrecorded), fault.Conflict)
-	_, err = s.Review(anything)
+	_, err = s.Review(t.Context(), anything)
 	must(t, err)
-	_, err = s.Review(anything)
+	_, err = s.Review(t.Context(), anything)
 	wantCode(t, err, fault.Conflict)
-	_, err = s.Apply(anything, "none")
+	_, err = s.Apply(t.Context(), anything, "none")
 	wantCode(t, err, fault.NotFound)
 
-	done, err := s.Apply(anything, "sub/a")
+	done, err := s.Apply(t.Context(), anything, "sub/a")
 	must(t, err)
 	if got := list(done); got != "added sub\nadded sub/a\n" {
 		t.Errorf("a new file came with\n%s", got)
 	}
-	left, err := s.Changes(anything)
+	left, err := s.Changes(t.Context(), anything)
 	must(t, err)
 	if got := list(left); got != "deleted d\ndeleted d/x\nmodified f\nadded sub/b\n" || s.State() != changeset.Review {
 		t.Errorf("%s with\n%s", s.State(), got)
 	}
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 	if s.State() != changeset.Applied {
 		t.Errorf("it is %s", s.State())
@@ -66,12 +66,12 @@ func TestStates(t *testing.T) {
 	if _, err := os.Lstat(upper); err == nil {
 		t.Error("the upper layer is still there")
 	}
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.Conflict) // twice
 	wantCode(t, s.Discard(unrecorded), fault.Conflict)
 	again, err := p.home.Load("run")
 	must(t, err)
-	if all, err := again.Changes(anything); err != nil || len(all) != 6 {
+	if all, err := again.Changes(t.Context(), anything); err != nil || len(all) != 6 {
 		t.Errorf("what was applied cannot be listed: %v, %v", list(all), err)
 	}
 	_, err = p.home.Undo("run")
@@ -87,7 +87,7 @@ func TestStates(t *testing.T) {
 	if b, err := os.ReadFile(p.ws + "/f"); err != nil || string(b) != "old" || s.State() != changeset.Rejected {
 		t.Errorf("%s with %q, %v", s.State(), b, err)
 	}
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.Conflict)
 	_, err = p.home.Undo("other")
 	wantCode(t, err, fault.NotFound)
@@ -99,7 +99,7 @@ func TestUndoRefusesWhatChangedSince(t *testing.T) {
 	p := newPlace(t)
 	put(t, p.ws, map[string]string{"f": "old", "g": "old"})
 	s := p.reviewed(t, "run", func(root string) { put(t, root, map[string]string{"f": "new", "g": "new", "made/x": "x"}) })
-	_, err := s.Apply(anything)
+	_, err := s.Apply(t.Context(), anything)
 	must(t, err)
 	put(t, p.ws, map[string]string{"f": "theirs", "made/theirs": "t"})
 	before := snapshot(t, p.ws)
@@ -138,17 +138,17 @@ func TestOddWorkspaces(t *testing.T) {
 
 	s := p.reviewed(t, "run", func(root string) { put(t, root, map[string]string{"f": "new"}) })
 	must(t, os.Rename(p.ws, p.ws+".old"))
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.NotFound)
 	must(t, os.Symlink("ws.old", p.ws))
-	if _, err = s.Apply(anything); err == nil {
+	if _, err = s.Apply(t.Context(), anything); err == nil {
 		t.Error("applied through a link")
 	}
 	must(t, os.Remove(p.ws), os.Mkdir(p.ws, 0o755))
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	wantCode(t, err, fault.Conflict) // another folder
 	must(t, os.Remove(p.ws), os.Rename(p.ws+".old", p.ws))
-	_, err = s.Apply(anything)
+	_, err = s.Apply(t.Context(), anything)
 	must(t, err)
 }
 
@@ -166,14 +166,14 @@ func TestApplyLeavesPinnedFiles(t *testing.T) {
 			s := p.reviewed(t, "run", func(root string) { must(t, change(root)) })
 			fd, err := wholefile.Pin(p.ws + "/dir/f")
 			must(t, err)
-			if _, err := s.Apply(anything); !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "protected in a running command") {
+			if _, err := s.Apply(t.Context(), anything); !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "protected in a running command") {
 				t.Errorf("got %v, want a conflict", err)
 			}
 			if b, err := os.ReadFile(p.ws + "/dir/f"); err != nil || string(b) != "old" {
 				t.Errorf("it has %q, %v", b, err)
 			}
 			must(t, unix.Close(fd))
-			if _, err := s.Apply(anything); err != nil {
+			if _, err := s.Apply(t.Context(), anything); err != nil {
 				t.Errorf("when the command is over: %v", err)
 			}
 		})
@@ -193,7 +193,7 @@ func TestApplyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			s, err := p.home.Load("run")
 			if err == nil {
-				_, err = s.Apply(anything)
+				_, err = s.Apply(t.Context(), anything)
 			}
 			if err == nil {
 				won.Add(1)
@@ -223,7 +223,7 @@ func TestDiscardIsRecorded(t *testing.T) {
 		t.Errorf("not recorded, it is %s, %v", s.State(), err)
 	}
 	must(t, s.Discard(func() error {
-		_, err := late.Apply(anything)
+		_, err := late.Apply(t.Context(), anything)
 		wantCode(t, err, fault.Conflict) // not in between
 		return nil
 	}))
@@ -352,7 +352,7 @@ func TestText(t *testing.T) {
 		put(t, root, map[string]string{"text": "a\nc\n", "bin": "b\x00", "new-bin": "\xff\xfe", "big": strings.Repeat("x", 1<<20+1), "empty": ""})
 		must(t, os.Remove(root+"/gone"), os.Symlink("text", root+"/link"))
 	})
-	changes, err := s.Changes(anything)
+	changes, err := s.Changes(t.Context(), anything)
 	must(t, err)
 	want := map[string]string{"text": "-b\n+c\n", "gone": "-x\n", "link": "+-> text\n", "empty": "", "bin": "binary", "new-bin": "binary", "big": "over 1 MiB"}
 	for _, c := range changes {
@@ -383,9 +383,9 @@ func BenchmarkDiffApply(b *testing.B) {
 		put(b, p.ws, old)
 		s := p.held(b, "run", func(root string) { put(b, root, changed) })
 		b.StartTimer()
-		_, err := s.Review(anything)
+		_, err := s.Review(b.Context(), anything)
 		must(b, err)
-		_, err = s.Apply(anything)
+		_, err = s.Apply(b.Context(), anything)
 		must(b, err)
 	}
 }

@@ -99,9 +99,9 @@ func TestFileTools(t *testing.T) {
 		if got := snapshot(t, p.ws); got != start {
 			rt.Fatalf("the workspace was touched:\n%s\nwas\n%s", got, start)
 		}
-		changes, err := s.Review(anything)
+		changes, err := s.Review(t.Context(), anything)
 		must(t, err)
-		if _, err := s.Apply(anything); err != nil {
+		if _, err := s.Apply(t.Context(), anything); err != nil {
 			rt.Fatalf("apply: %v\n%s", err, list(changes))
 		}
 		if got, want := snapshot(t, p.ws), snapshot(t, direct); got != want {

@@ -81,7 +81,7 @@ func (p place) within(t testing.TB, s *changeset.Set, do func(root string)) {
 func (p place) reviewed(t testing.TB, run string, do func(root string)) *changeset.Set {
 	t.Helper()
 	s := p.held(t, run, do)
-	_, err := s.Review(anything)
+	_, err := s.Review(t.Context(), anything)
 	must(t, err)
 	return s
 }

@@ -1,6 +1,7 @@
 package changeset
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 func newID() string { return rand.Text()[:12] }
@@ -185,7 +187,7 @@ func (w writes) keepFull(root int, list []Step) ([]Step, []string, error) {
 		if err != nil {
 			return nil, nil, about(s.Path, err)
 		}
-		held, err := names(fd)
+		held, err := names(context.Background(), fd, s.Path, walk.Most())
 		shut(fd)
 		if err != nil {
 			return nil, nil, about(s.Path, err)

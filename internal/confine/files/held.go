@@ -109,7 +109,7 @@ func (f *Files) heldBack(clean, real string) error {
 // room refuses n more bytes that a held run has none for.
 func (f *Files) room(n int64) error {
 	if h := f.p.Held(); h != nil {
-		return h.Room(n)
+		return h.Room(context.Background(), n) // most operations have no context
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -29,7 +30,7 @@ import (
 // A change that the policies do not allow is left out and recorded as refused. Any other
 // fault (a path out of the workspace, content without its digest, a file that is not what
 // was sent) refuses all changes, before the first one is written.
-func (x *call) takeOver(list []changeset.Change, body io.Reader) ([]string, error) {
+func (x *call) takeOver(ctx context.Context, list []changeset.Change, body io.Reader) ([]string, error) {
 	if len(list) > wire.MaxChanges {
 		return nil, x.bad("it reports %d changes; the limit is %d", len(list), wire.MaxChanges)
 	}
@@ -41,7 +42,7 @@ func (x *call) takeOver(list []changeset.Change, body io.Reader) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := x.receive(list, take, body); err != nil {
+	if err := x.receive(ctx, list, take, body); err != nil {
 		return nil, err
 	}
 	if err := x.unchanged(list, take); err != nil {
@@ -154,7 +155,7 @@ func (x *call) allowed(c changeset.Change) bool {
 }
 
 // receive stores the contents that follow the result, and checks their digests and the room for them.
-func (x *call) receive(list []changeset.Change, take []bool, body io.Reader) error {
+func (x *call) receive(ctx context.Context, list []changeset.Change, take []bool, body io.Reader) error {
 	var total int64
 	for i, c := range list {
 		if c.To.Type != changeset.File || c.Refused != "" {
@@ -163,7 +164,7 @@ func (x *call) receive(list []changeset.Change, take []bool, body io.Reader) err
 		if total += c.To.Size; total > tree.MaxBytes {
 			return x.bad("its files have more than %d GiB", tree.MaxBytes>>30)
 		}
-		if err := x.p.Held().Room(total); err != nil {
+		if err := x.p.Held().Room(ctx, total); err != nil {
 			return err
 		}
 		into := io.Discard

@@ -173,7 +173,7 @@ func must(t testing.TB, err error) {
 func (w *world) changes() map[string]changeset.Change {
 	w.Helper()
 	w.hold.Close()
-	list, err := w.set.Review(func(string, changeset.Use) error { return nil })
+	list, err := w.set.Review(w.Context(), func(string, changeset.Use) error { return nil })
 	must(w.T, err)
 	out := map[string]changeset.Change{}
 	for _, c := range list {

@@ -81,7 +81,7 @@ type call struct {
 
 func (x *call) run(ctx context.Context) (sandbox.Outcome, error) {
 	held := x.p.Held()
-	if err := held.Room(1); err != nil {
+	if err := held.Room(ctx, 1); err != nil {
 		return sandbox.Outcome{}, err
 	}
 	lower, upper, work, leave, err := held.Alone(ctx)
@@ -100,7 +100,7 @@ func (x *call) run(ctx context.Context) (sandbox.Outcome, error) {
 	}
 	defer func() { _ = x.root.Close() }()
 	x.stage = path.Join(path.Dir(upper), "incoming")
-	if x.snap, err = tree.Scan(x.root, x.readable); err != nil {
+	if x.snap, err = tree.Scan(ctx, x.root, x.readable); err != nil {
 		return sandbox.Outcome{}, err
 	}
 	if err := x.send(ctx); err != nil {
@@ -336,7 +336,7 @@ func (x *call) result(ctx context.Context, from *bufio.Reader) (sandbox.Outcome,
 	if x.snap.Missing > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("%d names of the workspace were not sent to the worker, as %q: links that lead out, special files, or names that are not plain", x.snap.Missing, x.snap.Omitted[0]))
 	}
-	notes, err := x.takeOver(r.Changes, from)
+	notes, err := x.takeOver(ctx, r.Changes, from)
 	out.Notes = append(out.Notes, notes...)
 	return out, err
 }

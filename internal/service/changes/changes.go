@@ -168,7 +168,7 @@ func (w *Writes) End(ctx context.Context, st store.Store, run *runner.Run) ([]ch
 	if run.Waiting() > 0 {
 		w.set.Await()
 	}
-	list, err := w.set.Review(mayWrite(run.Grant.Chain(), run.Env.Workspace))
+	list, err := w.set.Review(ctx, mayWrite(run.Grant.Chain(), run.Env.Workspace))
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (s *Changes) Show(ctx context.Context, id string) (Changeset, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Changes, err = c.Set.Changes(c.decide)
+	c.Changes, err = c.Set.Changes(ctx, c.decide)
 	return c, err
 }
 
@@ -266,7 +266,7 @@ func (s *Changes) changeset(ctx context.Context, id string) (c Changeset, err er
 	if len(c.Calls) > 0 {
 		c.Set.Await()
 	}
-	list, err := c.Set.Review(c.decide) // the run's process died before it could
+	list, err := c.Set.Review(ctx, c.decide) // the run's process died before it could
 	if err != nil {
 		return c, err
 	}
@@ -314,7 +314,7 @@ func (s *Changes) applyFiles(ctx context.Context, c Changeset, who string, paths
 	if err := c.label(ctx, paths); err != nil {
 		return c, errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
 	}
-	c.Changes, err = c.Set.Apply(c.decide, paths...)
+	c.Changes, err = c.Set.Apply(ctx, c.decide, paths...)
 	if err != nil {
 		return c, errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
 	}

@@ -26,7 +26,7 @@ func (c *Changeset) label(ctx context.Context, paths []string) error {
 	}
 	slices.Sort(labels)
 	labels = slices.Compact(labels)
-	list, err := c.Set.Changes(c.decide)
+	list, err := c.Set.Changes(ctx, c.decide)
 	if err != nil {
 		return err
 	}

@@ -297,7 +297,7 @@ func (w *Worker) perform(ctx context.Context, a *accepted, rw http.ResponseWrite
 		return
 	}
 	w.tell(a.command.Argv, "done")
-	list, err := set.Review(func(string, changeset.Use) error { return nil }) // the node decides
+	list, err := set.Review(ctx, func(string, changeset.Use) error { return nil }) // the node decides
 	if err != nil {
 		w.fail(rw, err, out)
 		return

@@ -45,7 +45,7 @@ func (b *Box) layers(ctx context.Context, p permit.Permit) (l *layers, leave fun
 	if h == nil {
 		return nil, func() {}, nil
 	}
-	if err := h.Room(1); err != nil { // not even a byte
+	if err := h.Room(ctx, 1); err != nil { // not even a byte
 		return nil, nil, err
 	}
 	l = &layers{root: -1, held: h}
@@ -108,7 +108,7 @@ func (l *layers) watch(ctx context.Context) error {
 			look.Stop()
 			return nil
 		case <-look.C:
-			if err := l.held.Room(0); err != nil {
+			if err := l.held.Room(ctx, 0); err != nil && !errors.Is(err, ctx.Err()) {
 				look.Stop()
 				return err
 			}
