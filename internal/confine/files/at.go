@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +88,12 @@ func statFD(fd int, name string) (Info, error) {
 		return Info{}, err
 	}
 	return infoOf(name, &st), nil
+}
+
+// is reports whether both are the same file, whatever changed in it.
+func (i Info) is(o fs.FileInfo) bool {
+	st, ok := o.Sys().(*syscall.Stat_t)
+	return ok && i.dev == uint64(st.Dev) && i.ino == st.Ino
 }
 
 // infoOf converts; field widths differ between systems.

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,10 +12,19 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
-// maxEntries bounds how many names of one folder are held.
-const maxEntries = 1_000_000
+// tooMuch is the error for a folder with more content than an operation keeps in memory.
+func tooMuch(folder string) error {
+	return fault.New(fault.LimitReached, "%s has more than %d entries, or more than %d MiB of names and paths", quote(folder), walk.Most().Names, walk.Most().Bytes>>20).
+		WithHint("name a folder with less in it")
+}
+
+// tooDeep is the error for a folder that cannot be opened by its path.
+func tooDeep(folder string) error {
+	return fault.New(fault.LimitReached, "the folder %s is deeper than a path of %d bytes can name", quote(folder), walk.MaxPath)
+}
 
 // Entry is one name in a folder.
 type Entry struct {
@@ -27,19 +35,30 @@ type Entry struct {
 	real   string
 }
 
+// text is how many bytes the paths of an entry have.
+func (e *Entry) text() int { return len(e.abs) + len(e.real) + len(e.Target) }
+
 // Listing is what a folder shows under the policy.
 type Listing struct {
 	Entries []Entry // sorted by name, byte by byte
 	Denied  int     // names that policy keeps out
+	deep    int     // names among them whose path is too long
 }
 
 // ReadDir lists a folder. Names that policy does not let be read, and links
 // that lead where it does not, are only counted.
 func (f *Files) ReadDir(ctx context.Context, asked string) (Listing, error) {
+	return f.readDir(ctx, asked, walk.Most())
+}
+
+// readDir takes what it lists from a budget.
+func (f *Files) readDir(ctx context.Context, asked string, b *walk.Budget) (Listing, error) {
 	var l Listing
+	left := *b
 	err := f.at(how{kind: tool.FileRead, follow: true}, asked, func(pl *place) error {
 		var err error
-		l, err = f.list(ctx, pl, tool.FileRead)
+		*b = left // also when it is tried again
+		l, err = f.list(ctx, pl, b, tool.FileRead)
 		return err
 	})
 	if err == nil {
@@ -49,7 +68,7 @@ func (f *Files) ReadDir(ctx context.Context, asked string) (Listing, error) {
 }
 
 // list reads the folder at pl and decides every name in it.
-func (f *Files) list(ctx context.Context, pl *place, kinds ...tool.ActionKind) (Listing, error) {
+func (f *Files) list(ctx context.Context, pl *place, b *walk.Budget, kinds ...tool.ActionKind) (Listing, error) {
 	var l Listing
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(pl.dir, pl.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -65,46 +84,34 @@ func (f *Files) list(ctx context.Context, pl *place, kinds ...tool.ActionKind) (
 	}
 	dir := os.NewFile(uintptr(fd), pl.base)
 	defer func() { _ = dir.Close() }() // nothing was written
-	names, err := f.names(ctx, pl, dir)
-	if err != nil {
-		return l, err
-	}
+	names, err := walk.Names(ctx, dir, b)
 	for i, name := range names {
+		if err != nil {
+			break
+		}
 		if i%256 == 0 && ctx.Err() != nil {
 			return l, cancelled(ctx)
 		}
-		e, err := f.entry(pl, fd, name, kinds)
+		e, gone := f.entry(pl, fd, name, kinds)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // gone since
-		case err != nil:
+		case errors.Is(gone, fs.ErrNotExist):
+		case gone != nil:
 			l.Denied++
+			if len(pl.real)+1+len(name) > walk.MaxPath {
+				l.deep++
+			}
 		default:
 			l.Entries = append(l.Entries, e)
+			err = b.Take(0, e.text())
 		}
 	}
-	return l, nil
-}
-
-func (f *Files) names(ctx context.Context, pl *place, dir *os.File) ([]string, error) {
-	var names []string
-	for {
-		if ctx.Err() != nil {
-			return nil, cancelled(ctx)
-		}
-		more, err := dir.Readdirnames(1024)
-		names = append(names, more...)
-		if err == io.EOF || err == nil && len(more) == 0 {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(names) > maxEntries {
-			return nil, fault.New(fault.LimitReached, "%s has more than %d entries", quote(Rel(f.env, pl.path)), maxEntries)
-		}
+	switch {
+	case errors.Is(err, walk.ErrMany):
+		return Listing{}, tooMuch(Rel(f.env, pl.path))
+	case ctx.Err() != nil:
+		return Listing{}, cancelled(ctx)
 	}
-	slices.Sort(names)
-	return names, nil
+	return l, err
 }
 
 // entry looks at one name and decides it. A link counts as where it leads.
@@ -134,19 +141,22 @@ func (f *Files) entry(pl *place, dir int, name string, kinds []tool.ActionKind) 
 // before what they hold; links are visited, not followed. denied says how many
 // names policy kept out so far. fs.SkipAll from visit ends the walk.
 func (f *Files) Walk(ctx context.Context, asked string, visit func(e Entry) error) (denied int, err error) {
-	l, err := f.ReadDir(ctx, asked)
+	b := walk.Most()
+	l, err := f.readDir(ctx, asked, b)
 	if err != nil {
 		return 0, err
 	}
-	denied, err = f.walk(ctx, l, visit)
+	denied, err = f.walk(ctx, l, b, visit)
 	if errors.Is(err, fs.SkipAll) {
 		err = nil
 	}
 	return denied, err
 }
 
-func (f *Files) walk(ctx context.Context, l Listing, visit func(e Entry) error) (int, error) {
-	denied := l.Denied
+// walk visits the entries of a listing and what is beneath them. The budget is for the
+// listings of the folders on the way.
+func (f *Files) walk(ctx context.Context, l Listing, b *walk.Budget, visit func(e Entry) error) (int, error) {
+	denied, left := l.Denied, *b
 	for _, e := range l.Entries {
 		if ctx.Err() != nil {
 			return denied, cancelled(ctx)
@@ -161,15 +171,16 @@ func (f *Files) walk(ctx context.Context, l Listing, visit func(e Entry) error) 
 		if !e.Mode.IsDir() {
 			continue
 		}
-		sub, err := f.ReadDir(ctx, e.abs)
-		if err != nil && !f.p.Live() {
+		*b = left
+		sub, err := f.readDir(ctx, e.abs, b)
+		if err != nil && (!f.p.Live() || ctx.Err() != nil || errors.Is(err, fault.LimitReached)) {
 			return denied, err
 		}
 		if err != nil {
 			denied++ // swapped, gone or unreadable since
 			continue
 		}
-		n, err := f.walk(ctx, sub, visit)
+		n, err := f.walk(ctx, sub, b, visit)
 		denied += n
 		if err != nil {
 			return denied, err

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,6 +18,8 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // Content identifies what is at a path: the size and the SHA-256 of a regular file, or a folder.
@@ -71,24 +73,11 @@ func contentAt(ctx context.Context, dir int, name string, want func(size int64) 
 		return Content{}, errors.Join(err, errSwapped)
 	}
 	h := sha256.New()
-	n, err := io.Copy(h, untilDone{ctx, io.LimitReader(file, info.Size+1)})
+	n, err := io.Copy(h, walk.Reader(ctx, io.LimitReader(file, info.Size+1)))
 	if err == nil && n != info.Size {
 		err = fault.New(fault.Conflict, "the file %s changes while it is read", quote(name))
 	}
 	return Content{Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, err
-}
-
-// untilDone reads until a context ends.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u untilDone) Read(b []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(b)
 }
 
 // Moment is a time by the clock that files are stamped with.
@@ -97,44 +86,92 @@ type Moment struct{ at time.Time }
 // Now is the present moment: what is written from now on is stamped with it or with a later one.
 func Now() Moment { return Moment{stampClock()} }
 
-// maxWalked bounds the names that ChangedSince looks at.
-const maxWalked = 1_000_000
-
 // ChangedSince lists the regular files at and below absolute paths without links that were
 // written, moved or linked since a moment: a process can set all times of a file but the one of
-// its last change. It calls each with their paths, and fails if it cannot look at everything.
+// its last change. It calls each with their paths, in any order, and fails if it cannot look at
+// everything.
 func ChangedSince(ctx context.Context, roots []string, since Moment, each func(path string) error) error {
-	walked := 0
+	left, told := walk.Most(), walk.Most()
 	for _, root := range roots {
-		err := filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
+		c := changes{since: since, top: root, each: func(path string) error {
+			if told.Take(1, len(path)) != nil {
+				return tooMuch(root)
 			}
-			if err == nil {
-				err = ctx.Err()
-			}
-			if walked++; err == nil && walked > maxWalked {
-				err = fault.New(fault.LimitReached, "there are more than %d files below %s", maxWalked, quote(root))
-			}
-			if err != nil {
-				return err
-			}
-			info, err := statAt(unix.AT_FDCWD, p)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				return nil
-			case err != nil:
-				return err
-			case info.Mode.IsRegular() && !info.changed.Before(since.at):
-				return each(p)
-			}
-			return nil
-		})
-		if err != nil {
+			return each(path)
+		}}
+		err := c.below(ctx, left)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// changes finds the changed files at and below one path.
+type changes struct {
+	since  Moment
+	top    string
+	each   func(path string) error
+	missed error // why the first folder was left out
+}
+
+// below looks at the path, and at what is below it if that is a folder.
+func (c *changes) below(ctx context.Context, left *walk.Budget) error {
+	dir, err := openDir(path.Dir(c.top))
+	if err != nil {
+		return err
+	}
+	info, err := statAt(dir, path.Base(c.top))
+	closeFD(dir)
+	if err != nil || !info.Mode.IsDir() {
+		return cmp.Or(err, c.tell(c.top, info))
+	}
+	root, err := os.OpenRoot(c.top)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // only read
+	if opened, err := root.Stat("."); err != nil || !info.is(opened) {
+		return errors.Join(err, errSwapped)
+	}
+	w := walk.Walk{Top: c.top, Names: left.Names, Visit: c.visit, Skipped: c.skipped}
+	err = w.Down(ctx, root)
+	left.Names = w.Names
+	return cmp.Or(err, c.missed)
+}
+
+func (c *changes) visit(in *walk.Folder, name string, kind fs.FileMode) (enter bool, err error) {
+	if !kind.IsRegular() {
+		return true, nil
+	}
+	dir, err := in.Dir()
+	if err != nil {
+		return false, err
+	}
+	info, err := statAt(int(dir.Fd()), name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return false, cmp.Or(err, c.tell(path.Join(c.top, in.At(name)), info))
+}
+
+func (c *changes) tell(path string, info Info) error {
+	if info.Mode.IsRegular() && !info.changed.Before(c.since.at) {
+		return c.each(path)
+	}
+	return nil
+}
+
+func (c *changes) skipped(at string, why error) {
+	switch at = path.Join(c.top, at); {
+	case c.missed != nil || errors.Is(why, fs.ErrNotExist):
+	case errors.Is(why, walk.ErrDeep):
+		c.missed = tooDeep(at)
+	case errors.Is(why, walk.ErrMany):
+		c.missed = tooMuch(c.top)
+	default:
+		c.missed = fault.Wrap(fault.ToolFailed, why, "the folder %s cannot be looked through: %v", quote(at), wholefile.Cause(why))
+	}
 }
 
 // TopMost removes the paths that are in another one of a list.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // Remove removes a file, a link (not its target) or an empty folder.
@@ -79,7 +80,7 @@ func (f *Files) RemoveAll(ctx context.Context, asked string) (removed int, err e
 		if pl.dirOnly && !i.Mode.IsDir() {
 			return unix.ENOTDIR
 		}
-		all, err = f.beneath(ctx, pl, i, nil, tool.FileDelete)
+		all, err = f.beneath(ctx, pl, i, tool.FileDelete)
 		return err
 	})
 	for n := len(all) - 1; n >= 0 && err == nil; n-- { // what a folder holds before the folder
@@ -108,40 +109,41 @@ func (f *Files) removeEntry(e Entry) error {
 
 // beneath lists a place and all it holds, folders first. It fails if policy
 // denies any of it for any of the kinds.
-func (f *Files) beneath(ctx context.Context, pl *place, i Info, all []Entry, kinds ...tool.ActionKind) ([]Entry, error) {
-	all = append(all, Entry{Info: i, Path: Rel(f.env, pl.path), abs: pl.path, real: pl.real})
-	if !i.Mode.IsDir() {
-		return all, nil
-	}
-	l, err := f.list(ctx, pl, kinds...)
-	if err != nil {
-		return nil, err
-	}
-	if l.Denied > 0 {
-		return nil, fault.New(fault.HandleRefused, "%s holds %d entries that policy does not let be changed", quote(Rel(f.env, pl.path)), l.Denied)
-	}
-	if len(all)+len(l.Entries) > maxEntries {
-		return nil, fault.New(fault.LimitReached, "%s holds more than %d entries", quote(Rel(f.env, all[0].abs)), maxEntries)
-	}
-	for _, e := range l.Entries {
-		if all, err = f.beneathEntry(ctx, e, all, kinds); err != nil {
+func (f *Files) beneath(ctx context.Context, pl *place, i Info, kinds ...tool.ActionKind) ([]Entry, error) {
+	all := []Entry{{Info: i, Path: Rel(f.env, pl.path), abs: pl.path, real: pl.real}}
+	b := walk.Most()
+	for n := 0; n < len(all); n++ { // it grows
+		e := all[n]
+		if !e.Mode.IsDir() {
+			continue
+		}
+		l, err := f.listEntry(ctx, e, b, kinds)
+		if err != nil {
 			return nil, err
 		}
+		if l.deep > 0 {
+			return nil, tooDeep(e.Path)
+		}
+		if l.Denied > 0 {
+			return nil, fault.New(fault.HandleRefused, "%s holds %d entries that policy does not let be changed", quote(e.Path), l.Denied)
+		}
+		all = append(all, l.Entries...)
 	}
 	return all, nil
 }
 
-func (f *Files) beneathEntry(ctx context.Context, e Entry, all []Entry, kinds []tool.ActionKind) ([]Entry, error) {
-	if !e.Mode.IsDir() {
-		return append(all, e), nil
+// listEntry lists the folder of an entry.
+func (f *Files) listEntry(ctx context.Context, e Entry, b *walk.Budget, kinds []tool.ActionKind) (Listing, error) {
+	if len(e.real) > walk.MaxPath {
+		return Listing{}, tooDeep(e.Path)
 	}
-	fd, err := f.openDir(path.Dir(e.real))
+	dir, err := f.openDir(path.Dir(e.real))
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
-	sub := &place{path: e.abs, real: e.real, base: path.Base(e.real), dir: fd}
-	defer sub.close()
-	return f.beneath(ctx, sub, e.Info, all, kinds...)
+	pl := &place{path: e.abs, real: e.real, base: path.Base(e.real), dir: dir}
+	defer pl.close()
+	return f.list(ctx, pl, b, kinds...)
 }
 
 // Rename moves a file, a link or a folder. All of what moves must be allowed
@@ -238,7 +240,7 @@ func (f *Files) allowMove(ctx context.Context, src, dst *place, i Info) ([]Entry
 	if !i.Mode.IsDir() {
 		return []Entry{{Info: i, abs: src.path, real: src.real}}, nil
 	}
-	all, err := f.beneath(ctx, src, i, nil, tool.FileRead, tool.FileDelete)
+	all, err := f.beneath(ctx, src, i, tool.FileRead, tool.FileDelete)
 	if err != nil {
 		return nil, err
 	}
