@@ -2,9 +2,10 @@ package tree
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // Node is what one path was when it was scanned.
@@ -35,14 +37,22 @@ type Snapshot struct {
 	lists map[string][]byte // encoded directories, by hash
 	files map[string]string // paths of files, by hash
 	bytes int64
+	left  *walk.Budget
 }
 
 // Scan describes a folder: all files, folders and links that include accepts. No link is
 // followed. The folder must stay open as long as the Snapshot is used.
-func Scan(root *os.Root, include func(path string) bool) (*Snapshot, error) {
-	s := &Snapshot{Nodes: map[string]Node{}, root: root, lists: map[string][]byte{}, files: map[string]string{}}
+func Scan(ctx context.Context, root *os.Root, include func(path string) bool) (*Snapshot, error) {
+	return scan(ctx, root, include, walk.Most())
+}
+
+func scan(ctx context.Context, root *os.Root, include func(path string) bool, left *walk.Budget) (*Snapshot, error) {
+	s := &Snapshot{Nodes: map[string]Node{}, root: root, lists: map[string][]byte{}, files: map[string]string{}, left: left}
 	var err error
-	if s.Root, _, err = s.folder(root, "", include); err != nil {
+	if s.Root, _, err = s.folder(ctx, root, "", include); err != nil {
+		if errors.Is(err, ctx.Err()) {
+			err = fault.Wrap(fault.ToolCancelled, err, "cancelled before the workspace was sent to a worker")
+		}
 		return nil, err
 	}
 	return s, nil
@@ -57,33 +67,35 @@ func (s *Snapshot) omit(p string) {
 }
 
 // folder describes one folder; used says that it is shown, or something in it.
-func (s *Snapshot) folder(dir *os.Root, at string, include func(string) bool) (d Digest, used bool, err error) {
-	entries, st, err := list(dir)
+func (s *Snapshot) folder(ctx context.Context, dir *os.Root, at string, include func(string) bool) (d Digest, used bool, err error) {
+	entries, mode, err := s.list(ctx, dir)
 	if err != nil {
 		return d, false, err
 	}
 	used = at == "" || include(at)
-	out := Directory{Mode: uint32(st.Mode().Perm())}
+	out := Directory{Mode: uint32(mode)}
 	for _, e := range entries {
 		p := path.Join(at, e.Name())
-		if CheckName(e.Name()) != nil || strings.Count(p, "/") >= maxDepth {
+		if err := ctx.Err(); err != nil {
+			return d, false, err
+		}
+		if CheckName(e.Name()) != nil || strings.Count(p, "/") >= maxDepth || len(p) > walk.MaxPath {
 			s.omit(p)
 			continue
 		}
 		if len(s.Nodes) >= MaxNames {
-			return d, false, fault.New(fault.LimitReached, "the workspace has more than %d names that may be read, too many to be sent to a worker", MaxNames).
-				WithHint("deny what the command does not need in files.read")
+			return d, false, tooMuch()
 		}
 		shown := true
 		switch {
 		case e.IsDir():
-			shown, err = s.subfolder(dir, e.Name(), p, &out, include)
+			shown, err = s.subfolder(ctx, dir, e.Name(), p, &out, include)
 		case !include(p):
 			continue
 		case e.Type()&fs.ModeSymlink != 0:
-			s.link(dir, e.Name(), p, &out)
+			err = s.link(dir, e.Name(), p, &out)
 		case e.Type().IsRegular():
-			err = s.file(dir, e.Name(), p, &out)
+			err = s.file(ctx, dir, e.Name(), p, &out)
 		default:
 			s.omit(p) // a device, FIFO or socket
 		}
@@ -99,69 +111,68 @@ func (s *Snapshot) folder(dir *os.Root, at string, include func(string) bool) (d
 	d = DigestOf(b)
 	if used {
 		s.lists[d.Hash] = b
-		s.Nodes[at] = Node{Mode: out.Mode, Folder: true}
+		err = s.add(at, Node{Mode: out.Mode, Folder: true}, len(b))
 	}
-	return d, used, nil
+	return d, used, err
 }
 
-func list(dir *os.Root) ([]fs.DirEntry, fs.FileInfo, error) {
+// add keeps what a path is. more is how many further bytes are kept with it.
+func (s *Snapshot) add(p string, n Node, more int) error {
+	s.Nodes[p] = n
+	if s.left.Take(0, len(p)+len(n.Hash)+len(n.Target)+more) != nil {
+		return tooMuch()
+	}
+	return nil
+}
+
+// list lists a folder in order, and gives its mode.
+func (s *Snapshot) list(ctx context.Context, dir *os.Root) ([]fs.DirEntry, fs.FileMode, error) {
 	f, err := dir.Open(".")
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = f.Close() }() // only read
 	st, err := f.Stat()
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
-	entries, err := f.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
-	return entries, st, err
+	entries, err := walk.Entries(ctx, f, s.left)
+	if errors.Is(err, walk.ErrMany) {
+		err = tooMuch()
+	}
+	return entries, st.Mode().Perm(), err
 }
 
-func (s *Snapshot) subfolder(dir *os.Root, name, p string, out *Directory, include func(string) bool) (bool, error) {
-	sub, err := enter(dir, name)
+func tooMuch() error {
+	return fault.New(fault.LimitReached, "the workspace has more than %d names that may be read, or more than %d MiB of names and paths, too many to be sent to a worker", MaxNames, walk.Most().Bytes>>20).
+		WithHint("deny what the command does not need in files.read")
+}
+
+func (s *Snapshot) subfolder(ctx context.Context, dir *os.Root, name, p string, out *Directory, include func(string) bool) (bool, error) {
+	sub, err := walk.Enter(dir, name)
 	if err != nil {
 		s.omit(p) // not readable, or replaced meanwhile
 		return false, nil
 	}
 	defer func() { _ = sub.Close() }() // only read
-	d, used, err := s.folder(sub, p, include)
+	d, used, err := s.folder(ctx, sub, p, include)
 	if used {
 		out.Directories = append(out.Directories, Folder{name, d})
 	}
 	return used, err
 }
 
-// enter opens a folder in a folder, and no link.
-func enter(dir *os.Root, name string) (*os.Root, error) {
-	before, err := dir.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	sub, err := dir.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	after, err := sub.Stat(".")
-	if err != nil || !before.IsDir() || !os.SameFile(before, after) {
-		_ = sub.Close() // only looked at
-		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}
-	}
-	return sub, nil
-}
-
-func (s *Snapshot) link(dir *os.Root, name, p string, out *Directory) {
+func (s *Snapshot) link(dir *os.Root, name, p string, out *Directory) error {
 	target, err := dir.Readlink(name)
 	if err != nil || CheckTarget(p, target) != nil {
 		s.omit(p)
-		return
+		return nil
 	}
 	out.Symlinks = append(out.Symlinks, Link{name, target})
-	s.Nodes[p] = Node{Target: target}
+	return s.add(p, Node{Target: target}, 0)
 }
 
-func (s *Snapshot) file(dir *os.Root, name, p string, out *Directory) error {
+func (s *Snapshot) file(ctx context.Context, dir *os.Root, name, p string, out *Directory) error {
 	f, st, err := openFile(dir, name)
 	if err != nil {
 		s.omit(p)
@@ -169,9 +180,12 @@ func (s *Snapshot) file(dir *os.Root, name, p string, out *Directory) error {
 	}
 	defer func() { _ = f.Close() }() // only read
 	h := sha256.New()
-	n, err := io.Copy(h, f)
-	if err != nil {
+	n, err := io.Copy(h, walk.Reader(ctx, f))
+	if err != nil && !errors.Is(err, ctx.Err()) {
 		return fault.Wrap(fault.ToolFailed, err, "the file %q cannot be sent to a worker", p)
+	}
+	if err != nil {
+		return err
 	}
 	if s.bytes += n; s.bytes > MaxBytes {
 		return fault.New(fault.LimitReached, "the files of the workspace that may be read have more than %d GiB, too many to be sent to a worker", MaxBytes>>30).
@@ -181,8 +195,7 @@ func (s *Snapshot) file(dir *os.Root, name, p string, out *Directory) error {
 	mode := uint32(st.Mode().Perm())
 	out.Files = append(out.Files, File{name, d, mode})
 	s.files[d.Hash] = p
-	s.Nodes[p] = Node{Mode: mode, Hash: d.Hash}
-	return nil
+	return s.add(p, Node{Mode: mode, Hash: d.Hash}, 0)
 }
 
 // openFile opens a regular file in a folder, and no link.
@@ -242,20 +255,13 @@ func (s *Snapshot) Open(hash string) (io.ReadCloser, int64, error) {
 // OpenPath opens a file below a folder and follows no link on the way.
 func OpenPath(root *os.Root, p string) (*os.File, fs.FileInfo, error) {
 	dir, name := path.Split(p)
-	at := root
-	for _, part := range strings.FieldsFunc(dir, func(r rune) bool { return r == '/' }) {
-		sub, err := enter(at, part)
-		if at != root {
-			_ = at.Close() // only looked at
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		at = sub
+	if dir == "" {
+		return openFile(root, name)
 	}
-	f, st, err := openFile(at, name)
-	if at != root {
-		_ = at.Close() // only looked at
+	at, err := walk.EnterPath(root, path.Clean(dir))
+	if err != nil {
+		return nil, nil, err
 	}
-	return f, st, err
+	defer func() { _ = at.Close() }() // only looked at
+	return openFile(at, name)
 }
