@@ -7,6 +7,7 @@ package image
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -149,7 +150,7 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader, here map[string]bool) error
 	case base == opaque:
 		return u.empty(dir, here)
 	case strings.HasPrefix(base, whiteout):
-		return u.root.RemoveAll(path.Join(dir, strings.TrimPrefix(base, whiteout)))
+		return u.remove(path.Join(dir, strings.TrimPrefix(base, whiteout)))
 	}
 	if u.files++; u.files > maxFiles {
 		return fmt.Errorf("the image has more than %d files", maxFiles)
@@ -165,16 +166,34 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader, here map[string]bool) error
 
 // empty removes what layers below put into a folder.
 func (u *unpacker) empty(dir string, here map[string]bool) error {
-	entries, err := fs.ReadDir(u.root.FS(), dir)
+	f, err := u.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	for _, e := range entries {
-		if at := path.Join(dir, e.Name()); !here[at] {
-			err = errors.Join(err, u.root.RemoveAll(at))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read
+	names, err := walk.Names(context.Background(), f, &walk.Budget{Names: maxFiles, Bytes: walk.Most().Bytes})
+	for _, name := range names {
+		if at := path.Join(dir, name); err == nil && !here[at] {
+			err = u.remove(at)
 		}
 	}
 	return err
+}
+
+// remove removes a name with all that is in it.
+func (u *unpacker) remove(at string) error {
+	dir, err := u.root.OpenRoot(path.Dir(at))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }() // only used
+	return walk.RemoveIn(dir, path.Base(at))
 }
 
 // put makes one name. A folder that is there stays, everything else is replaced.
@@ -192,7 +211,7 @@ func (u *unpacker) put(h *tar.Header, name string, r io.Reader) error {
 		}
 	}
 	if there {
-		if err := u.root.RemoveAll(name); err != nil {
+		if err := u.remove(name); err != nil {
 			return err
 		}
 	}

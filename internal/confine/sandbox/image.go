@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ var ownTops = []string{"proc", "sys", "dev", "tmp", "run", "boot", "lost+found"}
 // NewImage lists the top of an image. Folders of the machine that must stay in view, such
 // as the workspace, hide what the image has at the same place.
 func NewImage(digest, root string, env []string, visible ...string) (*Image, error) {
-	entries, err := os.ReadDir(root)
+	entries, err := Entries(root)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +44,7 @@ func NewImage(digest, root string, env []string, visible ...string) (*Image, err
 		switch {
 		case slices.Contains(ownTops, e.Name()):
 		case slices.ContainsFunc(visible, within):
-			if inside, err := os.ReadDir(path.Join(root, e.Name())); err == nil && len(inside) > 0 {
+			if inside, err := Entries(path.Join(root, e.Name())); err == nil && len(inside) > 0 {
 				i.Hidden = append(i.Hidden, e.Name())
 			}
 		default:

@@ -146,7 +146,7 @@ func firstLink(at func(string) string, path string) (link, target string, err er
 func similar(at func(string) string, path []string, name string) string {
 	var all []string
 	for _, folder := range path {
-		entries, err := os.ReadDir(at(folder))
+		entries, err := Entries(at(folder))
 		if err != nil {
 			continue // a folder of the PATH that is not there offers no names
 		}

@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -9,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // RootsOf are the literal beginnings of the allow patterns of one link, since
@@ -47,16 +51,41 @@ const MaxSurvey = 5_000_000
 
 // Count counts the names that a survey looks at.
 type Count struct {
-	Most int // the bound
-	seen int
+	Most  int // the bound
+	seen  int
+	bytes int // of the names
 }
 
-// Add counts the names of a folder. Too many in all are fault.SandboxMissing.
-func (c *Count) Add(folder string, names int) error {
-	if c.seen += names; c.seen <= c.Most {
-		return nil
+// maxSurveyBytes is how many bytes the names of one survey may have.
+const maxSurveyBytes = 256 << 20
+
+// List lists an open folder in order, and counts its names. Too many in all are
+// fault.SandboxMissing.
+func (c *Count) List(ctx context.Context, folder string, dir *os.File) ([]fs.DirEntry, error) {
+	left := walk.Budget{Names: c.Most - c.seen, Bytes: maxSurveyBytes - c.bytes}
+	entries, err := walk.Entries(ctx, dir, &left)
+	c.seen, c.bytes = c.Most-left.Names, maxSurveyBytes-left.Bytes
+	switch {
+	case errors.Is(err, walk.ErrMany):
+		return nil, c.tooMany(folder)
+	case err != nil && errors.Is(err, ctx.Err()):
+		return nil, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
 	}
-	return fault.New(fault.SandboxMissing, "the folders that the policy's file rules name hold too many names to look through: more than %d, up to %q", c.Most, folder).
+	return entries, err
+}
+
+// Entries lists a folder in order, which may have a million names.
+func Entries(dir string) ([]fs.DirEntry, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return walk.Entries(context.Background(), f, walk.Most())
+}
+
+func (c *Count) tooMany(folder string) error {
+	return fault.New(fault.SandboxMissing, "the folders that the policy's file rules name hold too many names to look through: more than %d, or more than %d MiB, up to %q", c.Most, maxSurveyBytes>>20, folder).
 		WithHint("name narrower folders in files.read and files.write")
 }
 

@@ -79,7 +79,7 @@ func newest(pattern string) []string {
 
 // folders names the folders of one, links left out.
 func folders(dir string) []string {
-	entries, err := os.ReadDir(dir)
+	entries, err := Entries(dir)
 	if err != nil {
 		return nil
 	}

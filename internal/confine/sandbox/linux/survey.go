@@ -5,7 +5,6 @@ package linux
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -237,30 +236,23 @@ func (s *survey) alike(f *folder, p string, in *folder) bool {
 		!slices.ContainsFunc(s.keep, func(k string) bool { return sandbox.Within(k, p) })
 }
 
-// read lists the folder p in any order, and counts its names. ok is false if the command
+// read lists the folder p, and counts its names. ok is false if the command
 // could not enter it: then nothing can be mounted in it either.
 func (s *survey) read(ctx context.Context, p, at string) (entries []fs.DirEntry, ok bool, err error) {
 	if !enterable(at) {
 		return nil, false, nil
 	}
-	f, err := os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	f, err := os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, false, nil
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	for {
-		more, end := f.ReadDir(1024)
-		entries = append(entries, more...)
-		if err := s.count.Add(p, len(more)); err != nil {
-			return nil, false, err
-		}
-		if ctx.Err() != nil {
-			return nil, false, cancelled(ctx)
-		}
-		if end != nil {
-			return entries, errors.Is(end, io.EOF), nil
-		}
+	entries, err = s.count.List(ctx, p, f)
+	var coded *fault.Error
+	if err != nil && !errors.As(err, &coded) {
+		return nil, false, nil
 	}
+	return entries, err == nil, err
 }
 
 func cancelled(ctx context.Context) error {

@@ -48,7 +48,7 @@ func imagePaths(img *sandbox.Image) []string {
 			out = append(out, p)
 			continue
 		}
-		entries, err := os.ReadDir(img.At(p))
+		entries, err := sandbox.Entries(img.At(p))
 		if err != nil {
 			continue // it is a file or a link there: nothing of it is shown
 		}

@@ -2,11 +2,15 @@ package seatbelt
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -83,12 +87,13 @@ func (s *survey) folder(ctx context.Context, p string, around *sandbox.Rating) (
 	if n.System || p == "/dev" {
 		return n, false, nil
 	}
-	entries, err := os.ReadDir(p)
-	if err != nil {
-		return n, false, nil //nolint:nilerr // what is in it stays out of sight
-	}
-	if err := s.count.Add(p, len(entries)); err != nil {
+	entries, err := s.list(ctx, p)
+	var coded *fault.Error
+	switch {
+	case errors.As(err, &coded):
 		return nil, false, err
+	case err != nil:
+		return n, false, nil //nolint:nilerr // what is in it stays out of sight
 	}
 	n.Complete = true
 	rating := s.names.Rate(p, around == nil)
@@ -109,6 +114,16 @@ func (s *survey) folder(ctx context.Context, p string, around *sandbox.Rating) (
 	alike = around != nil && len(n.Children) == 0 && rating.Like(*around) && !sandbox.OfRepository(path.Dir(p), path.Base(p)) &&
 		!slices.ContainsFunc(s.keep, func(k string) bool { return sandbox.Within(k, p) })
 	return n, alike, nil
+}
+
+// list lists a folder, and counts its names.
+func (s *survey) list(ctx context.Context, p string) ([]fs.DirEntry, error) {
+	f, err := os.OpenFile(p, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return s.count.List(ctx, p, f)
 }
 
 // resolveLinks finds where each link leads whose name the policies close in part.
