@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -182,7 +183,7 @@ func link(root *os.Root, name, target string, keep bool) error {
 			return err
 		}
 	}
-	if err := root.RemoveAll(name); err != nil {
+	if err := walk.RemoveIn(root, name); err != nil {
 		return err
 	}
 	return root.Symlink(target, name)

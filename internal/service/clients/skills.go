@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // Bounds of the search for a project's skills.
@@ -218,11 +221,17 @@ func (s *skillSearch) take(at string) error {
 
 // list lists a folder, and counts what was listed.
 func list(dir string, seen *int, limit int) ([]os.DirEntry, error) {
-	entries, err := os.ReadDir(dir)
+	f, err := os.Open(dir)
 	if os.IsPermission(err) || os.IsNotExist(err) {
 		return nil, nil // the agent cannot read it either
 	}
-	if *seen += len(entries); err == nil && *seen > limit {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	left := walk.Budget{Names: limit - *seen, Bytes: walk.Most().Bytes}
+	entries, err := walk.Entries(context.Background(), f, &left)
+	if *seen = limit - left.Names; errors.Is(err, walk.ErrMany) {
 		err = fault.New(fault.LimitReached, "the project has more than %d files in which its skills could be", limit).WithHint("start the skill yourself with /")
 	}
 	return entries, err

@@ -1,6 +1,8 @@
 package extensions
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -48,26 +50,30 @@ func readExtensionFolder(folder, besides string) ([]extension.File, error) {
 	}
 	var entries extension.Entries
 	var out []extension.File
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, wholefile.Cause(err))
-		case name == ".":
-			return nil
-		case besides != "" && name == besides && d.IsDir():
-			return fs.SkipDir
-		case d.IsDir():
-			return entries.Folder(name)
+	var failed error
+	w := walk.Walk{Top: folder, Names: extension.MaxFiles + 1, Sort: walk.Most()}
+	w.Visit = func(in *walk.Folder, name string, kind fs.FileMode) (enter bool, err error) {
+		switch name = in.At(name); {
+		case besides != "" && name == besides && kind.IsDir():
+			return false, nil
+		case kind.IsDir():
+			return true, entries.Folder(name)
 		}
-		f, err := readExtensionFile(root, name, d, &entries)
+		f, err := readExtensionFile(root, name, &entries)
 		out = append(out, f)
-		return err
-	})
-	return out, err
+		return false, err
+	}
+	w.Skipped = func(at string, why error) {
+		if failed = fault.Wrap(fault.ExtensionInvalid, why, "%q cannot be read: %v", at, wholefile.Cause(why)); errors.Is(why, walk.ErrMany) {
+			failed = fault.New(fault.ExtensionUnsafe, "it has more than %d files", extension.MaxFiles)
+		}
+	}
+	err = w.Down(context.Background(), root)
+	return out, cmp.Or(err, failed)
 }
 
-func readExtensionFile(root *os.Root, name string, d fs.DirEntry, entries *extension.Entries) (extension.File, error) {
-	info, err := d.Info()
+func readExtensionFile(root *os.Root, name string, entries *extension.Entries) (extension.File, error) {
+	info, err := root.Lstat(name)
 	switch {
 	case err != nil:
 		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, wholefile.Cause(err))
@@ -176,16 +182,24 @@ func (x *Extensions) swapExtension(id, staged string, update bool) error {
 
 // keepWork moves what is in a work folder to another, where nothing of the name is.
 func keepWork(from, to string) error {
-	entries, err := os.ReadDir(from)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f, err := os.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		target := filepath.Join(to, e.Name())
+	defer func() { _ = f.Close() }() // only read
+	names, err := walk.Names(context.Background(), f, walk.Most())
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		target := filepath.Join(to, name)
 		if _, err := os.Lstat(target); err == nil {
 			continue
 		}
-		if err := os.Rename(filepath.Join(from, e.Name()), target); err != nil {
+		if err := os.Rename(filepath.Join(from, name), target); err != nil {
 			return err
 		}
 	}

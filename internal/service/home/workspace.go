@@ -1,6 +1,7 @@
 package home
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,13 +9,22 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
+
+// maxNear bounds the folder in which a file of nearly the same name is looked for.
+const maxNear = 2000
 
 // NearFile is the hint for a file that is not there: one of nearly the same name in its folder,
 // else otherwise.
 func NearFile(file, otherwise string) string {
-	list, err := os.ReadDir(filepath.Dir(file))
+	dir, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return otherwise
+	}
+	defer func() { _ = dir.Close() }() // only read
+	list, err := walk.Entries(context.Background(), dir, &walk.Budget{Names: maxNear, Bytes: maxNear * 255})
 	if err != nil {
 		return otherwise
 	}

@@ -1,13 +1,17 @@
 package runs
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/walk"
 )
 
 // maxSearched bounds the files and folders of one search of a client.
@@ -27,26 +31,35 @@ func (c *ClientSession) unreadable(ctx context.Context, path string) error {
 	if err != nil {
 		return nil //nolint:nilerr // the call itself is decided on the path, and there is nothing to read
 	}
-	chain, n := c.Run.Grant.Chain(), 0
-	return filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
-		if n++; n > maxSearched {
-			return fault.New(fault.Denied, "the search covers more than %d files", maxSearched).WithHint("search in a smaller folder")
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if d == nil || !d.Type().IsRegular() && at != root {
-			return nil // the agent cannot read it either, or it is a folder or link
-		}
+	chain := c.Run.Grant.Chain()
+	decide := func(at string) policy.Decision {
 		read := tool.Action{Kind: tool.FileRead, Path: at, Real: at}
-		v := chain.Decide(policy.Call{Tool: e.Spec, Args: tool.Args{"path": path}, Actions: []tool.Action{read}})
-		if v.Effect == policy.Allow {
-			return nil
+		return chain.Decide(policy.Call{Tool: e.Spec, Args: tool.Args{"path": path}, Actions: []tool.Action{read}})
+	}
+	if decide(root).Effect != policy.Allow {
+		return nil // the call itself is refused, with its rule
+	}
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil //nolint:nilerr // it is a file, or the agent cannot read it either
+	}
+	defer func() { _ = dir.Close() }() // only read
+	var many error
+	w := walk.Walk{Top: root, Names: maxSearched}
+	w.Visit = func(in *walk.Folder, name string, kind fs.FileMode) (enter bool, err error) {
+		if !kind.IsRegular() {
+			return true, nil
 		}
-		if at == root {
-			return fs.SkipAll // the call itself is refused, with its rule
+		if v := decide(filepath.Join(root, in.At(name))); v.Effect != policy.Allow {
+			return false, fault.New(fault.Denied, "the search would also read a file that is not allowed: %s", v.Reason).
+				WithHint("search in a file or folder without it")
 		}
-		return fault.New(fault.Denied, "the search would also read a file that is not allowed: %s", v.Reason).
-			WithHint("search in a file or folder without it")
-	})
+		return false, nil
+	}
+	w.Skipped = func(_ string, why error) { // the agent cannot read it either
+		if errors.Is(why, walk.ErrMany) {
+			many = fault.New(fault.Denied, "the search covers more than %d files", maxSearched).WithHint("search in a smaller folder")
+		}
+	}
+	return cmp.Or(w.Down(ctx, dir), many)
 }
