@@ -3,6 +3,8 @@ package backups
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,11 +15,13 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"filippo.io/age"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/record/store/tables"
@@ -127,36 +131,58 @@ func sealKeys(folder string, seal keySeal) ([]byte, error) {
 }
 
 // addTree adds the files, folders and links below a folder. skip is asked about the names in
-// it.
+// it. The programs of extensions can write to some folders: no link is followed.
 func (a *archiver) addTree(folder string, skip func(string) bool, as string) error {
-	return filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it was removed meanwhile
+	root, err := os.OpenRoot(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // only read
+	var failed error
+	w := walk.Walk{Top: folder, Names: walk.Most().Names, Sort: walk.Most()}
+	w.Visit = func(in *walk.Folder, name string, kind fs.FileMode) (enter bool, err error) {
+		if in.Path == "." && skip(name) {
+			return false, nil
 		}
-		rel, rerr := filepath.Rel(folder, file)
-		if err = errors.Join(err, rerr); err != nil || rel == "." {
+		err = a.addName(in, name, as+in.At(name), kind)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil // it was removed meanwhile
+		}
+		return true, err
+	}
+	w.Skipped = func(at string, why error) {
+		if !errors.Is(why, fs.ErrNotExist) && failed == nil {
+			failed = fault.Wrap(fault.StoreFailed, why, "the folder %.1000q cannot be backed up: %v", filepath.Join(folder, at), wholefile.Cause(why))
+		}
+	}
+	return cmp.Or(w.Down(context.Background(), root), failed)
+}
+
+func (a *archiver) addName(in *walk.Folder, name, as string, kind fs.FileMode) error {
+	dir, err := in.Root()
+	if err != nil {
+		return err
+	}
+	switch {
+	case kind.IsDir():
+		return a.head(&tar.Header{Typeflag: tar.TypeDir, Name: as + "/", Mode: 0o700}, nil)
+	case kind == fs.ModeSymlink:
+		to, err := dir.Readlink(name)
+		if err != nil {
 			return err
 		}
-		if !strings.Contains(rel, "/") && skip(rel) {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
+		return a.head(&tar.Header{Typeflag: tar.TypeSymlink, Name: as, Linkname: to, Mode: 0o600}, []byte(to))
+	case kind.IsRegular():
+		f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return err
 		}
-		switch name := as + filepath.ToSlash(rel); {
-		case d.IsDir():
-			return a.head(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o700}, nil)
-		case d.Type() == fs.ModeSymlink:
-			to, err := os.Readlink(file)
-			if err != nil {
-				return err
-			}
-			return a.head(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o600}, []byte(to))
-		case d.Type().IsRegular():
-			return a.addFile(name, file)
-		}
-		return nil // a socket or the like
-	})
+		return a.addOpen(as, f)
+	}
+	return nil // a socket or the like
 }
 
 // digest is how a note lists an entry: the SHA-256 of its content, its kind and its mode.
@@ -197,9 +223,14 @@ func (a *archiver) addFile(name, file string) error {
 	if err != nil {
 		return err
 	}
+	return a.addOpen(name, f)
+}
+
+// addOpen adds an open file, and closes it. What has become another kind of file is left out.
+func (a *archiver) addOpen(name string, f *os.File) error {
 	defer func() { _ = f.Close() }() // only read
 	st, err := f.Stat()
-	if err != nil {
+	if err != nil || !st.Mode().IsRegular() {
 		return err
 	}
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(st.Mode().Perm()), Size: st.Size(), ModTime: st.ModTime()}
@@ -210,7 +241,7 @@ func (a *archiver) addFile(name, file string) error {
 	if n, err := io.Copy(io.MultiWriter(a.tar, sum), io.LimitReader(f, st.Size())); err != nil {
 		return err
 	} else if n != st.Size() {
-		return fault.New(fault.Conflict, "%q became shorter while it was read", file).WithHint("make the backup again")
+		return fault.New(fault.Conflict, "%q became shorter while it was read", name).WithHint("make the backup again")
 	}
 	a.list(h, sum)
 	return nil
