@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -185,5 +186,36 @@ func TestRecoverReadsNoOpenRuns(t *testing.T) {
 	}
 	if allocations[300] > allocations[1]+20 {
 		t.Errorf("with 300 open runs it allocates %v times, with one %v times", allocations[300], allocations[1])
+	}
+}
+
+// What one event costs is the same however many are beside it: no other event is read.
+func TestOneEventReadsNoOthers(t *testing.T) {
+	ctx := context.Background()
+	for name, read := range map[string]func(s *sqlite.Store, first ledger.Seq) iter.Seq2[ledger.Stored, error]{
+		"Events": func(s *sqlite.Store, first ledger.Seq) iter.Seq2[ledger.Stored, error] { return s.Events(ctx, first) },
+		"Find": func(s *sqlite.Store, _ ledger.Seq) iter.Seq2[ledger.Stored, error] {
+			return s.Find(ctx, store.EventFilter{})
+		},
+	} {
+		allocations := map[int]float64{}
+		for _, events := range []int{1, 300} {
+			s, _ := benchStore(t, sqlite.Process)
+			first := begin(s)
+			for range events - 1 {
+				begin(s)
+			}
+			allocations[events] = testing.AllocsPerRun(50, func() {
+				for _, err := range read(s, first) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
+			})
+		}
+		if allocations[300] > allocations[1]+20 {
+			t.Errorf("%s: of 300 events the first one takes %v allocations, of one %v", name, allocations[300], allocations[1])
+		}
 	}
 }

@@ -227,9 +227,13 @@ func (s *Store) find(ctx context.Context, f store.EventFilter, yield func(ledger
 // backwards yields the events between two, newest first; done is true if the
 // reader wants to stop.
 func (s *Store) backwards(ctx context.Context, marks [][]store.Mark, lo, hi ledger.Seq, yield func(ledger.Stored) bool) (done bool, err error) {
-	for hi >= lo {
+	most := page
+	if len(marks) == 0 {
+		most = 1 // see Events
+	}
+	for ; hi >= lo; most = min(page, 16*most) {
 		var batch []rawEvent
-		if batch, err = s.rawEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq BETWEEN ? AND ? ORDER BY seq DESC LIMIT ?", int64(lo), int64(hi), page); err != nil {
+		if batch, err = s.rawEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq BETWEEN ? AND ? ORDER BY seq DESC LIMIT ?", int64(lo), int64(hi), most); err != nil {
 			return false, err
 		}
 		for i := range batch {
@@ -244,7 +248,7 @@ func (s *Store) backwards(ctx context.Context, marks [][]store.Mark, lo, hi ledg
 				return true, nil
 			}
 		}
-		if len(batch) < page {
+		if len(batch) < most {
 			return false, nil
 		}
 		hi = batch[len(batch)-1].seq - 1

@@ -288,8 +288,9 @@ func (s *Store) LastCall(ctx context.Context, run ledger.Seq) (int, error) {
 // Events implements store.Store.
 func (s *Store) Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error] {
 	return func(yield func(ledger.Stored, error) bool) {
-		for at := from; ; {
-			batch, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq >= ? ORDER BY seq LIMIT ?", int64(at), page)
+		at := from
+		for most := 1; ; most = min(page, 16*most) { // many callers need only the first event
+			batch, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq >= ? ORDER BY seq LIMIT ?", int64(at), most)
 			if err != nil {
 				yield(ledger.Stored{}, err)
 				return
@@ -299,7 +300,7 @@ func (s *Store) Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.St
 					return
 				}
 			}
-			if len(batch) < page {
+			if len(batch) < most {
 				return
 			}
 			at = batch[len(batch)-1].Seq + 1
