@@ -126,11 +126,23 @@ func (q AuditQuery) selects(e *AuditEvent) bool {
 	return !q.Failed && !q.Denied || q.Failed && failed || q.Denied && denied
 }
 
-// auditor reads events backwards: it sees an outcome before its intent, and only the
-// intent names the tool.
+// auditor describes events. A run's ID and a call's tool are only in their first events, which it
+// reads unless it has seen them.
 type auditor struct {
-	st   store.Store
-	runs map[ledger.Seq]uuid.UUID
+	st    store.Store
+	runs  map[ledger.Seq]uuid.UUID
+	calls map[callOf]ledger.Call // calls whose outcome was not seen; nil: events come backwards, outcomes first
+}
+
+// callOf names a call.
+type callOf struct {
+	run  ledger.Seq
+	call uint32
+}
+
+// forward makes an auditor for events in their order.
+func forward(st store.Store) *auditor {
+	return &auditor{st: st, runs: map[ledger.Seq]uuid.UUID{}, calls: map[callOf]ledger.Call{}}
 }
 
 // view describes an event.
@@ -149,6 +161,7 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, error
 	case ledger.RunStarted:
 		e.Status, run = "running", s.Seq
 		e.ofSubject(&ev)
+		err = au.begins(run, ev)
 	case ledger.RunFinished:
 	case ledger.Changeset:
 		e.Status = ev.Change.String()
@@ -180,6 +193,9 @@ func (au *auditor) ofCall(ctx context.Context, s ledger.Stored, e *AuditEvent) e
 	switch s.Event.Kind {
 	case ledger.CallIntent:
 		e.Status = "running"
+		if au.calls != nil {
+			au.calls[callOf{s.Event.Run, s.Event.Call}] = call
+		}
 	case ledger.CallOutcome:
 		if call, err = au.decided(ctx, s); err != nil {
 			return err
@@ -212,18 +228,32 @@ func (au *auditor) run(ctx context.Context, seq ledger.Seq) (uuid.UUID, error) {
 	if err != nil {
 		return uuid.Nil, err
 	}
+	err = au.begins(seq, ev)
+	return au.runs[seq], err
+}
+
+// begins notes the ID of a run, which only its first event tells.
+func (au *auditor) begins(seq ledger.Seq, ev ledger.Event) error {
 	id, err := uuid.FromBytes(ev.ID)
 	if err != nil {
-		return uuid.Nil, fault.Wrap(fault.StoreCorrupt, err, "event %d starts no run", seq)
+		return fault.Wrap(fault.StoreCorrupt, err, "event %d starts no run", seq)
 	}
 	au.runs[seq] = id
-	return id, nil
+	return nil
 }
 
 // decided finds the call of an outcome or a violation; the zero call when there is none.
 func (au *auditor) decided(ctx context.Context, s ledger.Stored) (ledger.Call, error) {
 	if s.Event.Call == 0 {
 		return ledger.Call{}, nil
+	}
+	of := callOf{s.Event.Run, s.Event.Call}
+	if c, ok := au.calls[of]; ok {
+		if s.Event.Kind == ledger.CallOutcome {
+			c.Close(s)
+			delete(au.calls, of)
+		}
+		return c, nil
 	}
 	c, err := au.st.Call(ctx, s.Event.Run, int(s.Event.Call))
 	if errors.Is(err, fault.RunUnknown) {

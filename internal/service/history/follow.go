@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -124,13 +122,10 @@ func (r *reading) run(ctx context.Context, st store.Store) {
 	defer close(r.done)
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	au := auditor{st: st, runs: map[ledger.Seq]uuid.UUID{}}
+	au := forward(st)
 	for last := r.last; ; {
-		if len(au.runs) > mostKept {
-			clear(au.runs)
-		}
 		err := patiently(ctx, func() error {
-			return batches(ctx, &au, last, func(b *Batch) error {
+			return batches(ctx, au, last, func(b *Batch) error {
 				last = b.last()
 				r.add(b)
 				return nil
@@ -224,7 +219,7 @@ func (h *History) Follow(ctx context.Context, after *ledger.Seq, emit func(*Batc
 			return fault.New(fault.LimitReached, "the client reads too slowly").WithHint("connect again: the stream goes on after the event in Last-Event-ID")
 		case behind: // it was away for longer than events are kept
 			err = patiently(ctx, func() error {
-				return batches(ctx, &auditor{st: st, runs: map[ledger.Seq]uuid.UUID{}}, last, pass)
+				return batches(ctx, forward(st), last, pass)
 			})
 		case list != nil:
 			caughtUp = true
@@ -253,6 +248,10 @@ func batches(ctx context.Context, au *auditor, last ledger.Seq, emit func(*Batch
 	for ev, err := range au.st.Events(ctx, last+1) {
 		if err != nil {
 			return err
+		}
+		if len(au.runs)+len(au.calls) > mostKept { // what is needed is read again
+			clear(au.runs)
+			clear(au.calls)
 		}
 		e, err := au.view(ctx, ev)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,12 +111,12 @@ func follow(t *testing.T, followers int) (reads int64, batches int) {
 	return reads, len(different)
 }
 
-// TestManyFollowersReadTheRecordOnce: 300 followers cost the ledger what one costs.
+// TestManyFollowersReadTheRecordOnce: each event is read once, be there one follower or 300.
 func TestManyFollowersReadTheRecordOnce(t *testing.T) {
 	one, _ := follow(t, 1)
 	many, batches := follow(t, 300)
-	if many != one {
-		t.Errorf("300 followers read %d records, one reads %d", many, one)
+	if one != 202 || many != 202 {
+		t.Errorf("one follower reads %d records, 300 read %d, want 202", one, many)
 	}
 	if batches > 202 { // each event by itself, at most
 		t.Errorf("300 followers got %d different batches of 202 events", batches)
@@ -215,8 +216,12 @@ func TestAFailedReadCutsNoFollower(t *testing.T) {
 			next = e.Seq + 1
 		}
 		if end == 0 { // it follows: now the record cannot be read
-			a.left.Store(3)
+			a.left.Store(math.MaxInt32)
+			for a.left.Load() == math.MaxInt32 { // no read that began earlier goes on
+				time.Sleep(time.Millisecond)
+			}
 			end = record(t, s, 3)
+			a.left.Store(3)
 		}
 		if next > end {
 			return over
