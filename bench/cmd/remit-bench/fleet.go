@@ -73,6 +73,12 @@ func (b *bench) fleet() error {
 	if err := b.fleetReactions(pg); err != nil {
 		return err
 	}
+	if err := b.execute(pg.URL("public"), "CREATE SCHEMA followed"); err != nil {
+		return err
+	}
+	if err := b.followed("PostgreSQL", "--db", pg.URL("followed")); err != nil {
+		return err
+	}
 	return b.fleetStandby(pg, many.rate)
 }
 

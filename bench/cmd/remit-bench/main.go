@@ -37,6 +37,7 @@ var sections = []section{
 	{"throughput", (*bench).throughput},
 	{"storage", (*bench).storage},
 	{"gateway", (*bench).gateway},
+	{"streams", (*bench).streams},
 	{"processes", (*bench).processes},
 	{"ledger", (*bench).ledger},
 	{"growth", (*bench).growth},
@@ -59,8 +60,10 @@ func main() {
 }
 
 func run() (err error) {
-	if what := os.Getenv(fleetNode); what != "" {
-		return serveNode(what)
+	for name, process := range map[string]func(string) error{fleetNode: serveNode, streamReaders: readStreams, streamBare: serveBare} {
+		if what := os.Getenv(name); what != "" {
+			return process(what)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
