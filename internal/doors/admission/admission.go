@@ -3,7 +3,7 @@
 // and [Door].
 //
 // Left out on purpose: admission knows no grants. Its users choose the keys that it counts
-// by: a client's address, or a grant and its root grant.
+// by: a client's address, a person, or a grant and its root grant.
 package admission
 
 import (
@@ -87,47 +87,35 @@ func (r *Rates) sweep(now time.Time) {
 	}
 }
 
-// Seats has a fixed number of seats that are taken for a while. No key can take more than
-// its share. It is safe for concurrent use.
+// Seats has a fixed number of seats that are taken for a while. It is safe for concurrent use.
 type Seats struct {
-	most, share int
+	most int
 
 	mu  sync.Mutex
 	all int
 	of  map[string]int
 }
 
-// NewSeats makes a number of seats. A key can take at most half of them.
-func NewSeats(most int) *Seats {
-	return &Seats{most: most, share: max(1, most/2), of: map[string]int{}}
-}
+// NewSeats makes a number of seats.
+func NewSeats(most int) *Seats { return &Seats{most: most, of: map[string]int{}} }
 
-// Take takes a seat for every key; false: one of them has no seat left. The function that
-// it returns gives the seats back, once.
-func (s *Seats) Take(keys ...string) (release func(), ok bool) {
+// Take takes a seat for a key; false: the key has as many as are free. So one key can take half
+// of the seats, further keys take less, and the last seats are for keys that have none. The
+// function that it returns gives the seat back, once.
+func (s *Seats) Take(key string) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= s.most {
+	if s.of[key] >= s.most-s.all {
 		return nil, false
 	}
-	for _, k := range keys {
-		if s.of[k] >= s.share {
-			return nil, false
-		}
-	}
 	s.all++
-	keys = distinct(keys)
-	for _, k := range keys {
-		s.of[k]++
-	}
+	s.of[key]++
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.all--
-		for _, k := range keys {
-			if s.of[k]--; s.of[k] == 0 {
-				delete(s.of, k)
-			}
+		if s.of[key]--; s.of[key] == 0 {
+			delete(s.of, key)
 		}
 	}), true
 }
@@ -175,18 +163,6 @@ func (t *Turns) Wait(ctx context.Context, key string) (leave func(), ok bool) {
 		forget()
 		return nil, false
 	}
-}
-
-func distinct(keys []string) []string {
-	var out []string
-	seen := map[string]bool{}
-	for _, k := range keys {
-		if !seen[k] {
-			seen[k] = true
-			out = append(out, k)
-		}
-	}
-	return out
 }
 
 // Address is the key of a remote address: an IPv4 address, or the /64 network of an IPv6

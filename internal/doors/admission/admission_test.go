@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -51,27 +52,35 @@ func TestManyKeysForgetNobody(t *testing.T) {
 	}
 }
 
-func TestSeatsAreOfTheRootToo(t *testing.T) {
-	s := admission.NewSeats(8)
-	var back []func()
-	for i := range 10 {
-		if release, ok := s.Take("root", fmt.Sprintf("leaf %d", i)); ok {
-			back = append(back, release)
+// TestSeatsAreShared: no key has more than half of the seats, whatever keys take and give back, and
+// one that has none gets one while any is free.
+func TestSeatsAreShared(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		most := 1 + random.IntN(40)
+		s := admission.NewSeats(most)
+		of, all := map[int][]func(){}, 0
+		for range 200 {
+			key := random.IntN(1 + random.IntN(8))
+			if held := of[key]; len(held) > 0 && random.IntN(4) == 0 {
+				held[0]()
+				held[0]() // once only
+				of[key] = held[1:]
+				all--
+				continue
+			}
+			release, ok := s.Take(fmt.Sprint(key))
+			if free := most - all; ok != (len(of[key]) < free) {
+				t.Fatalf("of %d seats %d are free: a key with %d gets a further one: %v", most, free, len(of[key]), ok)
+			}
+			if ok {
+				of[key] = append(of[key], release)
+				all++
+			}
+			if len(of[key]) > (most+1)/2 {
+				t.Fatalf("one key has %d of %d seats", len(of[key]), most)
+			}
 		}
-	}
-	if len(back) != 4 {
-		t.Fatalf("one root took %d of 8 places, want half", len(back))
-	}
-	if _, ok := s.Take("other", "other"); !ok {
-		t.Error("another root has none")
-	}
-	back[0]()
-	back[0]() // once only
-	if _, ok := s.Take("root", "x"); !ok {
-		t.Error("what was given back cannot be taken")
-	}
-	if _, ok := s.Take("root", "y"); ok {
-		t.Error("a place was given back twice")
 	}
 }
 

@@ -92,13 +92,14 @@ type (
 	visitKey struct{}
 )
 
-// Admit notes that the client of a request has a grant, so its connection can stay open.
-func Admit(ctx context.Context) {
+// Admit notes that the client of a request has a grant of a person, so its connection can stay open.
+// Of each person as many are kept as [Seats] allows. While all are taken, new ones replace others.
+func Admit(ctx context.Context, person string) {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
 		v.admit()
 	}
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
-		c.admit()
+		c.admit(person)
 	}
 }
 

@@ -1,8 +1,10 @@
 package admission_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -54,7 +56,7 @@ func TestAClientThatDoesNotReadLosesItsConnection(t *testing.T) {
 			ended := make(chan error, 1)
 			addr := open(t, admission.Door{Write: 300 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/admitted" {
-					admission.Admit(r.Context())
+					admission.Admit(r.Context(), "user:ann")
 				}
 				part := make([]byte, 1<<20)
 				for {
@@ -70,6 +72,61 @@ func TestAClientThatDoesNotReadLosesItsConnection(t *testing.T) {
 			}
 			if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("writing ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestConnectionsAreShared: however many connections some persons open, another one gets an
+// answer, and keeps the connection while clients without a grant fill the rest.
+func TestConnectionsAreShared(t *testing.T) {
+	const conns = 16
+	get := func(c net.Conn, person string) bool {
+		_, err := io.WriteString(c, "GET /"+person+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		answer := make([]byte, len("HTTP/1.1 200"))
+		if err == nil {
+			_, err = io.ReadFull(c, answer)
+		}
+		for rest := bufio.NewReader(c); err == nil; { // up to the end of the header: there is no body
+			var line string
+			if line, err = rest.ReadString('\n'); line == "\r\n" {
+				return true
+			}
+		}
+		return false
+	}
+	for persons := range 4 {
+		t.Run(fmt.Sprint(persons), func(t *testing.T) {
+			t.Parallel()
+			addr := open(t, admission.Door{Conns: conns}, func(w http.ResponseWriter, r *http.Request) {
+				admission.Admit(r.Context(), r.URL.Path)
+			})
+			var first []net.Conn
+			for i := range persons {
+				for n := range 2 * conns {
+					c := say(t, addr, "")
+					if ok := get(c, fmt.Sprint(i)); n == 0 && ok {
+						first = append(first, c)
+					}
+				}
+			}
+			ann := say(t, addr, "")
+			if !get(ann, "ann") {
+				t.Fatal("another person gets no answer")
+			}
+			for range 2 * conns {
+				say(t, addr, "")
+			}
+			if !get(ann, "ann") {
+				t.Error("the connection of a person was replaced by one without a grant")
+			}
+			if len(first) != persons {
+				t.Errorf("%d of %d persons got an answer on their first connections", len(first), persons)
+			}
+			for i, c := range first {
+				if !get(c, fmt.Sprint(i)) {
+					t.Errorf("person %d lost the first connection", i)
+				}
 			}
 		})
 	}
@@ -101,7 +158,7 @@ func TestALargeResponseHasADeadlineForEachPart(t *testing.T) {
 			d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 			admission.Door{}.Settled().Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if admitted {
-					admission.Admit(r.Context())
+					admission.Admit(r.Context(), "user:ann")
 				}
 				if n, err := w.Write(body); n != size || err != nil {
 					t.Errorf("%d bytes: %d, %v", size, n, err)

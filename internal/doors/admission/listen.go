@@ -11,10 +11,10 @@ import (
 
 // Listen limits a listener to the connections of the door. An address with too many of them gets
 // no further one; loopback addresses and proxies, which many clients share, have no limit of
-// their own. While all connections are taken, a new one replaces the oldest one that made no
-// admitted request yet; without such a connection, it waits.
+// their own. While all connections are taken, a new one replaces the oldest one that is not kept for
+// a person ([Admit]); without such a connection, it waits.
 func (d Door) Listen(l net.Listener) net.Listener {
-	return &listener{Listener: l, door: d, slots: make(chan struct{}, d.Conns), gone: make(chan struct{}), of: map[string]int{}, strangers: list.New()}
+	return &listener{Listener: l, door: d, slots: make(chan struct{}, d.Conns), gone: make(chan struct{}), kept: NewSeats(d.Conns), of: map[string]int{}, others: list.New()}
 }
 
 type listener struct {
@@ -24,9 +24,11 @@ type listener struct {
 	gone  chan struct{}
 	once  sync.Once
 
-	mu        sync.Mutex
-	of        map[string]int // connections by address
-	strangers *list.List     // *conn without an admitted request, the oldest first
+	kept *Seats // of the connections of each person that no new one replaces
+
+	mu     sync.Mutex
+	of     map[string]int // connections by address
+	others *list.List     // *conn that are not kept, the oldest first
 }
 
 // Accept implements net.Listener.
@@ -54,16 +56,16 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{Conn: raw, l: l, from: from, proxied: l.door.announced(raw.RemoteAddr())}
 		l.mu.Lock()
-		c.place = l.strangers.PushBack(c)
+		c.place = l.others.PushBack(c)
 		l.mu.Unlock()
 		return c, nil
 	}
 }
 
-// replace closes the oldest connection without an admitted request.
+// replace closes the oldest connection that is not kept.
 func (l *listener) replace() {
 	l.mu.Lock()
-	oldest := l.strangers.Front()
+	oldest := l.others.Front()
 	l.mu.Unlock()
 	if oldest == nil {
 		return
@@ -119,7 +121,9 @@ func (l *listener) leave(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(c)
-	c.left = true
+	if c.left = true; c.release != nil {
+		c.release()
+	}
 	if c.from == "" {
 		return
 	}
@@ -128,10 +132,10 @@ func (l *listener) leave(c *conn) {
 	}
 }
 
-// forget removes a connection from the strangers. The caller holds the lock.
+// forget removes a connection from the list of others. The caller holds the lock.
 func (l *listener) forget(c *conn) {
 	if c.place != nil {
-		l.strangers.Remove(c.place)
+		l.others.Remove(c.place)
 		c.place = nil
 	}
 }
@@ -144,14 +148,15 @@ func (l *listener) Close() error {
 
 type conn struct {
 	net.Conn
-	l        *listener
-	once     sync.Once
-	admitted atomic.Bool
+	l    *listener
+	once sync.Once
+	kept atomic.Bool
 
 	// Guarded by the listener's lock.
-	from  string
-	left  bool
-	place *list.Element // among the strangers
+	from    string
+	left    bool
+	place   *list.Element // among the others
+	release func()        // of the seat; nil: the connection is not kept
 
 	// Of a connection that begins with the header of a proxy; client and failed are set by header.
 	proxied bool
@@ -160,13 +165,22 @@ type conn struct {
 	failed  error
 }
 
-// admit notes that a request on the connection was admitted.
-func (c *conn) admit() {
-	if c.admitted.Swap(true) {
+// admit keeps the connection for a person, unless the person has a full share of connections.
+func (c *conn) admit(person string) {
+	if c.kept.Load() {
 		return
 	}
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
+	if c.left || c.release != nil {
+		return
+	}
+	release, ok := c.l.kept.Take(person)
+	if !ok {
+		return
+	}
+	c.release = release
+	c.kept.Store(true)
 	c.l.forget(c)
 }
 

@@ -83,7 +83,7 @@ func TestHeadersOfOthersDoNotCount(t *testing.T) {
 // without its header ends in time.
 func TestClientsOfAProxyAreCounted(t *testing.T) {
 	addr := open(t, admission.Door{Proxies: local, ProxyHeader: true, PerAddress: 2, Arrive: 100 * time.Millisecond, Read: time.Minute}, func(w http.ResponseWriter, r *http.Request) {
-		admission.Admit(r.Context())
+		admission.Admit(r.Context(), "user:ann")
 		_, _ = io.WriteString(w, "ok")
 	})
 	connect := func(client string) bool {

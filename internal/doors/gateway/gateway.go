@@ -68,8 +68,8 @@ type Options struct {
 	Version string
 	// Door bounds connections and slow clients over HTTP.
 	Door admission.Door
-	// Clients is how many clients over HTTP there can be at once, half of them under one root
-	// grant; 0: as many as the memory is for.
+	// Clients is how many clients over HTTP there can be at once, at most half of them of
+	// one person; 0: as many as the memory is for.
 	Clients int
 	// Tools lists the catalog's enabled tools by ID, as far as they are known when ctx ends.
 	Tools func(ctx context.Context) []*tool.Spec

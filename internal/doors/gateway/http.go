@@ -141,7 +141,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
-	admission.Admit(r.Context())
+	admission.Admit(r.Context(), who.Person)
 	c, st, fresh, status, err := w.find(r, token, who)
 	if err != nil {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
@@ -291,9 +291,9 @@ func (w *web) begin(r *http.Request, hash [sha256.Size]byte, who *callers.Caller
 		return nil, false, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tools").
 			WithHint("use a grant whose policies allow tools")
 	}
-	release, ok := w.seats.Take(who.Root, who.Leaf)
+	release, ok := w.seats.Take(who.Person)
 	if !ok {
-		return nil, false, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, half of them for one grant with all that derive from it", w.gateway.opts.Clients).
+		return nil, false, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, at most half of them for one person", w.gateway.opts.Clients).
 			ForOperator("raise limits.mcp_clients in config.yaml")
 	}
 	conn, err := w.gateway.connect(r.Context(), who.Presented())

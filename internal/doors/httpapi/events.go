@@ -52,13 +52,12 @@ type seated struct{}
 // browser's pages: a browser takes one seat.
 func Seated(ctx context.Context) context.Context { return context.WithValue(ctx, seated{}, true) }
 
-// seat takes one of the open streams. At most half of them belong to one grant, or to one
-// root grant with all that derive from it.
+// seat takes an event stream of the caller's person.
 func (s *Server) seat(ctx context.Context, who *Caller) (func(), error) {
 	if ctx.Value(seated{}) != nil {
 		return func() {}, nil
 	}
-	release, ok := s.seats.Take(grantsOf(who)...)
+	release, ok := s.seats.Take(who.Person)
 	if !ok {
 		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or try again later")
 		p.retry = "5"

@@ -70,8 +70,8 @@ func large(seq, size int) *history.Batch {
 	return &history.Batch{Events: []history.AuditEvent{{Seq: ledger.Seq(seq), Event: "operator_action", Status: "recorded", Target: strings.Repeat("x", size)}}}
 }
 
-// opened opens an event stream at the record, whose response has begun.
-func opened(t *testing.T, base, token string) *bufio.Reader {
+// openStream asks for an event stream at the record. It stays open until the test ends.
+func openStream(t *testing.T, base, token string) (status int, body *bufio.Reader) {
 	t.Helper()
 	r := request(within(t), t, http.MethodGet, base+"/v1/events", "")
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -80,10 +80,17 @@ func opened(t *testing.T, base, token string) *bufio.Reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = res.Body.Close() })
-	if res.StatusCode != http.StatusOK {
-		t.Fatal(res.Status)
+	return res.StatusCode, bufio.NewReader(res.Body)
+}
+
+// opened is openStream where there must be one.
+func opened(t *testing.T, base, token string) *bufio.Reader {
+	t.Helper()
+	status, body := openStream(t, base, token)
+	if status != http.StatusOK {
+		t.Fatal(status)
 	}
-	return bufio.NewReader(res.Body)
+	return body
 }
 
 // readTo reads a stream up to an event, and reports the first that is missing before it.
@@ -191,4 +198,38 @@ func unreadStream(t *testing.T, base string) net.Conn {
 		t.Fatalf("%q, %v", begun, err)
 	}
 	return c
+}
+
+// TestStreamsAreOfPersons: a person has one share of the streams, be it with one root grant or with
+// several. Whoever comes next has one too.
+func TestStreamsAreOfPersons(t *testing.T) {
+	const streams = 16
+	shares := []int{8, 4, 2} // half of what is free
+	for persons := 1; persons <= len(shares); persons++ {
+		for _, tokens := range []int{1, 3, 20} {
+			f := newFeed(newWorld())
+			f.add(large(1, 1)) // so that each response begins at once
+			name := func(person, token int) string { return fmt.Sprintf("p%d-%d", person, token) }
+			for person := range persons {
+				for token := range tokens {
+					f.w.caller(name(person, token), fmt.Sprintf("user:p%d", person), "*")
+				}
+			}
+			base, _ := serve(t, server(t, f.w, func(o *httpapi.Options) { o.Audit, o.Limits.Streams = f, streams }))
+			for person := range persons {
+				open := 0
+				for i := range 20 {
+					if status, _ := openStream(t, base, name(person, i%tokens)); status == http.StatusOK {
+						open++
+					}
+				}
+				if open != shares[person] {
+					t.Errorf("%d persons with %d root grants each: person %d has %d streams, want %d", persons, tokens, person, open, shares[person])
+				}
+			}
+			if status, _ := openStream(t, base, "admin"); status != http.StatusOK {
+				t.Errorf("%d persons with %d root grants each: another one has no stream: %d", persons, tokens, status)
+			}
+		}
+	}
 }

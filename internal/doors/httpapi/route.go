@@ -294,7 +294,7 @@ func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
 		var who *Caller
 		if who, err = s.o.Gate.Enter(r.Context(), c); err == nil {
 			x.who = who
-			admission.Admit(r.Context())
+			admission.Admit(r.Context(), who.Person)
 			return s.inRate(r.Context(), who)
 		}
 	}
@@ -377,11 +377,11 @@ func (s *Server) place(x *exchange, r *http.Request) (leave func(), p *Problem) 
 	if x.who == nil || x.op.stream && x.op.method == http.MethodGet {
 		return func() {}, nil
 	}
-	leave, ok := s.places.Take(grantsOf(x.who)...)
+	leave, ok := s.places.Take(x.who.Person)
 	if ok && x.op.raw > 0 && (r.ContentLength < 0 || r.ContentLength > s.limits.Body) {
 		one := leave
 		var large func()
-		if large, ok = s.large.Take(grantsOf(x.who)...); !ok {
+		if large, ok = s.large.Take(x.who.Person); !ok {
 			one()
 		}
 		leave = func() {

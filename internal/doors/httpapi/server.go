@@ -33,7 +33,7 @@ import (
 // Caller is the authenticated caller of a request.
 type Caller = callers.Caller
 
-// grantsOf gives what the limits of a caller apply to: the root grant, and the caller's own. A person
+// grantsOf gives what the rate of a caller applies to: the root grant, and the caller's own. A person
 // whom an identity provider knows has a root grant at each node, so the person stands for it.
 func grantsOf(c *Caller) []string {
 	switch root := rootOf(c); {
@@ -142,10 +142,10 @@ type Limits struct {
 	Rate       float64       // requests a second of one grant, and of one root grant with all that derive from it; default 10,000
 	Burst      int           // of them at once; default 2 s of Rate
 	Refused    float64       // requests a second of one address without a valid grant; default 10
-	Requests   int           // requests that are carried out at once, turns included, at most half of them of one root grant; default 1024
-	Large      int           // bodies of files larger than Body, or of unknown size, at once, at most half of them of one root grant; default 32
-	Runs       int           // runs of plans at once, at most half of them of one root grant; default 64
-	Streams    int           // open event streams at once, at most half of them of one root grant; default 2048
+	Requests   int           // requests that are carried out at once, turns included, at most half of them of one person; default 1024
+	Large      int           // bodies of files larger than Body, or of unknown size, at once, at most half of them of one person; default 32
+	Runs       int           // runs of plans at once, at most half of them of one person; default 64
+	Streams    int           // open event streams at once, at most half of them of one person; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
 	Heartbeat  time.Duration // of event streams; default 15 s
 	Drain      time.Duration // time for requests under way when the server is told to stop; default 20 s

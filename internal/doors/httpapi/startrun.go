@@ -117,7 +117,7 @@ func (s *Server) startRuns() {
 // startRun starts a run and returns its ID once it is recorded. The run ends with the server
 // and not with the request.
 func (s *Server) startRun(who *Caller, q NewRun) (string, error) {
-	release, ok := s.running.Take(grantsOf(who)...)
+	release, ok := s.running.Take(who.Person)
 	if !ok {
 		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many runs are being carried out", "try again when one has ended")
 		p.retry = "5"

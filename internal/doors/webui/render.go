@@ -149,8 +149,8 @@ var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/ja
 
 // keep lets a signed-in browser keep its connection. Pages are admitted by the API.
 func (s *Server) keep(r *http.Request) {
-	if _, err := s.device(r); err == nil {
-		admission.Admit(r.Context())
+	if d, err := s.device(r); err == nil {
+		admission.Admit(r.Context(), d.Holder)
 	}
 }
 
