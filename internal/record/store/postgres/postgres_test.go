@@ -53,6 +53,8 @@ func TestBudgetsConform(t *testing.T) { storetest.Budgets(t, open) }
 
 func TestApprovalsConform(t *testing.T) { storetest.Approvals(t, open) }
 
+func TestTheCostOfAQuestionDoesNotGrow(t *testing.T) { storetest.CostOfAQuestion(t, open) }
+
 func TestSessionsConform(t *testing.T) { storetest.Sessions(t, open) }
 
 func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }

@@ -109,7 +109,7 @@ func (f *olderFixture) uses() map[string][]func(ctx context.Context, s store.Bac
 		_, ok, err := s.Claim(ctx, [32]byte{14}, time.Now())
 		return ok, err
 	})[2:] // what a question says is for people
-	out["questions"], out["votes"] = answers, answers
+	out["questions"], out["votes"], out["ephemera"] = answers, answers, append(out["ephemera"], answers...) // a note there sums up the open questions
 	out["queue"] = append(out["queue"][1:], start(23), start(24))
 	out["schedules"] = []func(context.Context, store.Backend) (any, error){func(ctx context.Context, s store.Backend) (any, error) {
 		return nil, s.FireSchedule(ctx, f.before, time.Now().Add(time.Hour), uuid.New(), time.Now(), store.QueueRoom{})

@@ -20,7 +20,7 @@ import (
 var _ store.Approvals = (*Store)(nil)
 
 const (
-	selectWaiting  = "SELECT id, binding, state, run, until, once, needs, admin, seq, mac FROM questions WHERE binding = ? AND state = ? ORDER BY seq"
+	selectSame     = " WHERE binding = ? AND state = ? ORDER BY seq"
 	selectVotes    = "SELECT question, by, yes, admin, seq, mac FROM votes WHERE question = ? ORDER BY seq"
 	selectQuestion = "SELECT q.id, q.binding, q.state, q.run, q.until, q.once, q.needs, q.admin, q.seq, q.mac" + toldColumns + " FROM questions q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq WHERE "
 )
@@ -62,7 +62,7 @@ func (s *Store) Request(ctx context.Context, q store.Approval) (store.Approval, 
 	id := q.ID
 	err = s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		for _, state := range []store.QuestionState{store.Waiting, store.Approved} {
-			same, err := w.questions(ctx, q.Binding, state)
+			same, err := w.questions(ctx, q.Binding, state, q.Asked)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (s *Store) Request(ctx context.Context, q store.Approval) (store.Approval, 
 		return nil
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
 		row[questionSeq] = int64(first)
-		return w.put(ctx, tableQuestions, row)
+		return w.putQuestion(ctx, row, nil)
 	})
 	if err != nil {
 		return q, err
@@ -106,14 +106,25 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// questions returns the questions with a binding and a state, oldest first. Those from before a
-// restore are left out: their approvals may have been used since the backup.
-func (w *writer) questions(ctx context.Context, binding [32]byte, state store.QuestionState) ([]sealedRow, error) {
-	mark, err := w.wholeRow(ctx, tableStandings, store.RestoreMark[:])
-	if err != nil {
-		return nil, err
+// questions returns the questions with a binding and a state, oldest first. An empty result gives
+// no authority, so nothing is checked then. Questions from before a restore are left out: their
+// approvals may have been used since the backup.
+func (w *writer) questions(ctx context.Context, binding [32]byte, state store.QuestionState, at time.Time) (out []sealedRow, err error) {
+	var macs [][]byte
+	err = each(ctx, w.conn, tableQuestions.all+selectSame, func(rows *sql.Rows) error {
+		row, mac, err := w.s.scanSealed(tableQuestions, rows.Scan)
+		out, macs = append(out, row), append(macs, mac)
+		return err
+	}, binding[:], int64(state))
+	if err != nil || len(out) == 0 {
+		return nil, asIO(err)
 	}
-	out, err := w.allOf(ctx, tableQuestions, selectWaiting, binding[:], int64(state))
+	for i, row := range out {
+		if err := w.checkOpen(ctx, row, macs[i], at.UnixMicro()); err != nil {
+			return nil, err
+		}
+	}
+	mark, err := w.wholeRow(ctx, tableStandings, store.RestoreMark[:])
 	return slices.DeleteFunc(out, func(row sealedRow) bool { return mark != nil && row.int(questionSeq) <= mark.int(standingSeq) }), err
 }
 
@@ -161,7 +172,7 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		var err error
-		if question, err = w.wholeRow(ctx, tableQuestions, id[:]); err != nil {
+		if question, err = w.openQuestion(ctx, id[:], v.At.UnixMicro()); err != nil {
 			return err
 		}
 		if err = stillWaits(question, id, v.At); err != nil {
@@ -191,11 +202,8 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 		vote = sealedRow{voteQuestion: id[:], voteBy: v.By, voteYes: flag(v.Yes), voteAdmin: flag(v.Admin), voteSeq: int64(0)}
 		return nil
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
-		vote[4] = int64(first)
-		if err := w.put(ctx, tableVotes, vote); err != nil {
-			return err
-		}
-		return w.put(ctx, tableQuestions, question)
+		vote[voteSeq] = int64(first)
+		return w.putQuestion(ctx, question, vote)
 	})
 }
 
@@ -226,7 +234,7 @@ func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (stor
 	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: at.UnixMicro(), ID: binding[:16], Question: uint8(store.Used)}}
 	err = s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		row = nil
-		found, err := w.questions(ctx, binding, store.Approved)
+		found, err := w.questions(ctx, binding, store.Approved, at)
 		if err != nil {
 			return err
 		}
@@ -243,7 +251,7 @@ func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (stor
 		r.rows[0].event.ID, r.rows[0].body = id[:], nil
 		row[questionState] = int64(store.Used)
 		return nil
-	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.put(ctx, tableQuestions, row) })
+	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.putQuestion(ctx, row, nil) })
 	if err != nil || row == nil {
 		return store.Approval{}, false, err
 	}
@@ -261,7 +269,7 @@ func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, c store.Closing
 	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		var err error
-		if row, err = w.wholeRow(ctx, tableQuestions, id[:]); err != nil {
+		if row, err = w.openQuestion(ctx, id[:], c.At.UnixMicro()); err != nil {
 			return err
 		}
 		if row == nil || row.int(questionState) != int64(store.Waiting) && row.int(questionState) != int64(store.Approved) {
@@ -270,7 +278,7 @@ func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, c store.Closing
 		}
 		row[questionState] = int64(store.Lapsed)
 		return nil
-	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.put(ctx, tableQuestions, row) })
+	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.putQuestion(ctx, row, nil) })
 }
 
 // Question implements store.Approvals.

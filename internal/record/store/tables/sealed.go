@@ -130,6 +130,7 @@ func (s *Store) scanSealed(t *sealedTable, scan func(...any) error) (sealedRow, 
 	if err := scan(into...); err != nil {
 		return row, nil, err
 	}
+	s.scanned.Add(1)
 	if !hmac.Equal(mac, s.keys.rowMAC(t.name, row)) {
 		return row, mac, s.notOurs(t)
 	}
@@ -217,14 +218,19 @@ func (s *Store) wholeTable(ctx context.Context, q Querier, t *sealedTable, take 
 	if err != nil {
 		return err
 	}
+	return s.compareWhole(ctx, q, t, &want, func(row sealedRow, _ []byte) error { return take(row) })
+}
+
+// compareWhole is wholeTable for a seal that was read before.
+func (s *Store) compareWhole(ctx context.Context, q Querier, t *sealedTable, want *seal, take func(row sealedRow, mac []byte) error) error {
 	var got seal
-	err = each(ctx, q, t.all, func(rows *sql.Rows) error {
+	err := each(ctx, q, t.all, func(rows *sql.Rows) error {
 		row, mac, err := s.scanSealed(t, rows.Scan)
 		if err != nil {
 			return err
 		}
 		got.add(s.keys, mac, 1)
-		return take(row)
+		return take(row, mac)
 	})
 	if err == nil && (got.count != want.count || got.sum != want.sum) {
 		err = s.sealBroken(t)

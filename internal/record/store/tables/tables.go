@@ -134,6 +134,7 @@ type Store struct {
 	claims    claims
 
 	callers atomic.Int32 // that are appending now
+	scanned atomic.Int64 // rows of sealed tables
 	queue   queue
 	w       *writer // nil when read-only
 
@@ -187,6 +188,9 @@ func (s *Store) Reown(ctx context.Context, do func() (uuid.UUID, error)) error {
 	s.w.forgetAll()
 	return nil
 }
+
+// Scanned counts the rows of sealed tables that this store has read.
+func (s *Store) Scanned() int64 { return s.scanned.Load() }
 
 // PublicKey implements store.Backend.
 func (s *Store) PublicKey() string {

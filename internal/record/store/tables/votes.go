@@ -3,6 +3,8 @@ package tables
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -14,8 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// mayApprove refuses an approval of the person whose call it is, and of people who do not have
-// one of the roles that the question needs.
+// mayApprove refuses an approval by the caller, and by people without one of the question's roles.
 func mayApprove(q store.Approval, v store.Vote) error {
 	switch {
 	case !v.Yes:
@@ -138,20 +139,20 @@ func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vot
 	return int64(store.Waiting), nil
 }
 
-// votes returns the answers to a question, which must be all that the whole table has.
+// votes returns the answers to an open question, which openQuestion has checked.
 func (w *writer) votes(ctx context.Context, id uuid.UUID) ([]sealedRow, error) {
-	out, err := w.allOf(ctx, tableVotes, selectVotes, id[:])
-	if err != nil {
-		return nil, err
-	}
-	n := 0
-	for key := range w.tables[tableVotes.name].rows {
-		if strings.HasPrefix(key, keyOf([]any{id[:]})) {
-			n++
+	var out []sealedRow
+	is := w.open.of[keyOf([]any{id[:]})]
+	err := each(ctx, w.conn, selectVotes, func(rows *sql.Rows) error {
+		row, mac, err := w.s.scanSealed(tableVotes, rows.Scan)
+		if want, there := is.votes[row.text(voteBy)]; err == nil && !(there && hmac.Equal(want[:], mac)) {
+			err = w.s.sealBroken(tableVotes)
 		}
+		out = append(out, row)
+		return err
+	}, id[:])
+	if err == nil && len(out) != len(is.votes) {
+		err = w.s.sealBroken(tableVotes)
 	}
-	if n != len(out) {
-		return nil, w.s.sealBroken(tableVotes)
-	}
-	return out, nil
+	return out, asIO(err)
 }

@@ -39,6 +39,7 @@ type writer struct {
 	marked map[store.Mark]bool // its marks that are known to be in table blocks
 	seals  map[string]*seal    // of tables that the batch has read
 	tables map[string]*wholeTable
+	open   *openQuestions // as they were last read; nil: not known
 
 	// Of a shared database. Within a transaction: locked, once no other node can append;
 	// next, the number of events; the batch so far, and the runs that it changes.
