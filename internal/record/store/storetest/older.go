@@ -62,12 +62,24 @@ func olderStore(t *testing.T, s store.Backend) *olderFixture {
 		_, _, err := s.Enqueue(ctx, store.QueuedRun{ID: fixID(i), Priority: 1, Principal: "user:ann", Queued: at, Due: at, Task: task}, store.QueueRoom{})
 		check(nil, err)
 	}
+	for i := byte(25); i <= 26; i++ { // one waits, one is started
+		_, _, err := s.Enqueue(ctx, f.unique(i), store.QueueRoom{})
+		check(nil, err)
+	}
+	run := fixID(26)
+	check(s.StartQueued(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: run[:], Mode: ledger.Live}}, nil))
 	check(s.SaveAgent(ctx, store.AgentRecord{ID: fixID(41), Name: "wide", Doc: []byte(`{"policy":"wide"}`), By: "user:ann", Saved: at}))
 	put(t, s, labelling(0, 0, ledger.FileLabel{File: ledger.PathKey("/w/secret"), Labels: []string{"private"}}, ledger.FileLabel{File: ledger.FolderKey("1.2", "/w/d"), Labels: []string{"private"}}))
 	before, err := s.Schedule(ctx, "n")
 	check(nil, err)
 	f.before = before
 	return f
+}
+
+// unique is a queued run with a unique key. Each has its own.
+func (f *olderFixture) unique(n byte) store.QueuedRun {
+	task := store.Task{Plan: []byte("version: 1\n"), Doc: []byte(`{}`), Policies: []ledger.PolicySource{{Name: "p", Source: "version: 1\n"}}}
+	return store.QueuedRun{ID: fixID(n), Priority: 1, Principal: "user:ann", Unique: string(rune(n)), Queued: time.Now(), Due: time.Now(), Task: task}
 }
 
 // advance ends the authority of the fixture.
@@ -110,9 +122,22 @@ func (f *olderFixture) uses() map[string][]func(ctx context.Context, s store.Bac
 		return ok, err
 	})[2:] // what a question says is for people
 	out["questions"], out["votes"], out["ephemera"] = answers, answers, append(out["ephemera"], answers...) // a note there sums up the open questions
-	out["queue"] = append(out["queue"][1:], start(23), start(24))
+	again := func(n byte) func(context.Context, store.Backend) (any, error) {
+		return func(ctx context.Context, s store.Backend) (any, error) {
+			q := f.unique(n)
+			q.ID = uuid.Must(uuid.NewV7())
+			_, fresh, err := s.Enqueue(ctx, q, store.QueueRoom{})
+			return fresh, err
+		}
+	}
+	out["queue"] = append(out["queue"][1:], start(23), start(24), again(25), again(26))
 	out["schedules"] = []func(context.Context, store.Backend) (any, error){func(ctx context.Context, s store.Backend) (any, error) {
 		return nil, s.FireSchedule(ctx, f.before, time.Now().Add(time.Hour), uuid.New(), time.Now(), store.QueueRoom{})
+	}, func(ctx context.Context, s store.Backend) (any, error) { // the name is taken
+		other := f.before
+		other.ID, other.Version = uuid.Must(uuid.NewV7()), 0
+		_, err := s.SaveSchedule(ctx, other)
+		return nil, err
 	}}
 	out["agents"] = []func(context.Context, store.Backend) (any, error){func(ctx context.Context, s store.Backend) (any, error) {
 		a, err := s.Agent(ctx, fixID(41).String())

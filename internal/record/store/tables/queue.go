@@ -115,26 +115,26 @@ func (s *Store) Enqueue(ctx context.Context, q store.QueuedRun, room store.Queue
 	return out, id == q.ID, err
 }
 
-// queuedAlike returns the queued run with a unique key that has not ended; nil: none.
+// queuedAlike returns the queued run with a unique key that has not ended; nil: none. The whole
+// table tells which run it is: a query would not find a removed row.
 func (w *writer) queuedAlike(ctx context.Context, unique []byte) (sealedRow, error) {
 	if len(unique) == 0 {
 		return nil, nil
 	}
-	found, err := w.allOf(ctx, tableQueue, tableQueue.all+" WHERE uniq = ? ORDER BY seq DESC LIMIT 1", unique)
-	if err != nil || len(found) == 0 {
+	c, err := w.wholeTable(ctx, tableQueue)
+	if err != nil || c.unique[string(unique)].id == nil {
 		return nil, err
 	}
-	row := found[0]
+	row, err := w.wholeRow(ctx, tableQueue, c.unique[string(unique)].id)
+	if err != nil {
+		return nil, err
+	}
 	switch ledger.QueueState(row.int(queueState)) {
 	case ledger.QueueWaiting:
 		return row, nil
 	case ledger.QueueStarted, ledger.QueueStopping:
-		var open int
-		if err := w.conn.QueryRowContext(ctx, "SELECT count(*) FROM runs WHERE seq = ? AND status = 0", row.int(queueRun)).Scan(&open); err != nil {
-			return nil, ioError{err}
-		}
-		if open > 0 {
-			return row, nil
+		if over, err := w.s.hasEnded(ctx, ledger.Seq(row.int(queueRun))); err != nil || !over {
+			return row, asIO(err)
 		}
 	}
 	return nil, nil
@@ -348,14 +348,10 @@ func (w *writer) onlyOfItsKey(ctx context.Context, row sealedRow) error {
 
 // stillRuns fails if the run of a queued run has ended.
 func (w *writer) stillRuns(ctx context.Context, row sealedRow) error {
-	var status tool.Status
-	if err := w.conn.QueryRowContext(ctx, "SELECT status FROM runs WHERE seq = ?", row.int(queueRun)).Scan(&status); err != nil {
-		return ioError{err}
+	if over, err := w.s.hasEnded(ctx, ledger.Seq(row.int(queueRun))); err != nil || !over {
+		return asIO(err)
 	}
-	if status != tool.Pending {
-		return fault.New(fault.Conflict, "the run %s has ended: it is %s", runID(row.bytes(queueID)), status)
-	}
-	return nil
+	return fault.New(fault.Conflict, "the run %s has ended", runID(row.bytes(queueID)))
 }
 
 const pausedQueue = "queue" // the row of table pauses

@@ -90,11 +90,14 @@ func (s *Store) SaveSchedule(ctx context.Context, c store.Schedule) (store.Sched
 
 // newSchedule fails if there is a schedule of this name.
 func (w *writer) newSchedule(ctx context.Context, name string) error {
-	var n int
-	if err := w.conn.QueryRowContext(ctx, "SELECT count(*) FROM schedules WHERE name = ? AND gone = 0", name).Scan(&n); err != nil {
-		return ioError{err}
+	c, err := w.wholeTable(ctx, tableSchedules)
+	if err != nil {
+		return err
 	}
-	if n > 0 {
+	for _, is := range c.rows {
+		if is.row.text(scheduleName) != name || is.row.int(scheduleGone) == 1 {
+			continue
+		}
 		return fault.New(fault.Conflict, "a schedule %q exists", name).ForOperator("choose another name, or remove it with remit schedule remove %s", name)
 	}
 	return nil

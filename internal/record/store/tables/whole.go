@@ -17,11 +17,18 @@ type wholeTable struct {
 	rows map[string]wholeRow // by key
 	seal seal
 	last int64 // the newest event of a row, where the table has columns for it
+
+	unique map[string]uniqueRun // of the queue: the newest run of each unique key
+}
+
+type uniqueRun struct {
+	id  []byte
+	seq int64
 }
 
 type wholeRow struct {
 	mac [sha256.Size]byte
-	row sealedRow // of leases, slots and ephemera, without data
+	row sealedRow // of leases, slots, schedules and ephemera, without secrets
 }
 
 // keyOf returns a row's key as text. The lengths of columns keep different keys apart.
@@ -51,8 +58,14 @@ func (c *wholeTable) put(t *sealedTable, row sealedRow, mac []byte, l *seal) {
 	switch t {
 	case tableLeases, tableSlots:
 		r.row = slices.Clone(row)
+	case tableSchedules:
+		r.row = slices.Clone(row[:scheduleToken])
 	case tableEphemera:
 		r.row = slices.Clone(row[:ephemeralData])
+	case tableQueue: // rows are never removed
+		if key, seq := string(row.bytes(queueUnique)), row.int(queueSeq); key != "" && seq >= c.unique[key].seq {
+			c.unique[key] = uniqueRun{slices.Clone(row.bytes(queueID)), seq}
+		}
 	}
 	c.rows[keyOf(row[:t.keys])], c.seal = r, *l
 	for _, i := range t.events {
@@ -86,7 +99,7 @@ func (w *writer) wholeTable(ctx context.Context, t *sealedTable) (*wholeTable, e
 			return known, nil
 		}
 	}
-	c := &wholeTable{rows: map[string]wholeRow{}}
+	c := &wholeTable{rows: map[string]wholeRow{}, unique: map[string]uniqueRun{}}
 	if same, err := w.readNewer(ctx, t, c, l); err != nil {
 		return nil, err
 	} else if !same {
@@ -137,25 +150,4 @@ func (w *writer) wholeRow(ctx context.Context, t *sealedTable, key ...any) (seal
 		return nil, w.s.sealBroken(t)
 	}
 	return row, nil
-}
-
-// allOf returns the rows of a table that a query gives, each as the whole table has it.
-func (w *writer) allOf(ctx context.Context, t *sealedTable, query string, args ...any) ([]sealedRow, error) {
-	c, err := w.wholeTable(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	var out []sealedRow
-	err = each(ctx, w.conn, query, func(rows *sql.Rows) error {
-		row, mac, err := w.s.scanSealed(t, rows.Scan)
-		if err != nil {
-			return err
-		}
-		if want := c.rows[keyOf(row[:t.keys])].mac; !hmac.Equal(want[:], mac) {
-			return w.s.sealBroken(t)
-		}
-		out = append(out, row)
-		return nil
-	}, args...)
-	return out, asIO(err)
 }
