@@ -170,7 +170,7 @@ func askWitnesses(ctx context.Context, a *app.App, st store.Backend, rep store.V
 	return a.Witnesses.Ask(ctx, st)
 }
 
-// askedWitness is what a witness said, for JSON.
+// askedWitness is the answer of a witness, for JSON.
 type askedWitness struct {
 	Name   string `json:"witness"`
 	Agrees bool   `json:"agrees"` // false: it did not answer, or has another history

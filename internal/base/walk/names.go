@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Budget is how much of what a walk finds may be kept in memory. The zero Budget is
-// used up.
+// Budget bounds the names that a walk keeps in memory. The zero Budget is used up.
 type Budget struct {
 	Names int
 	Bytes int // of the names and their paths

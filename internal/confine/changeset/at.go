@@ -120,7 +120,7 @@ func keyOf(st *unix.Stat_t) key {
 // errMoved: a name changed while it was looked at.
 var errMoved = errors.New("it changes while it is read")
 
-// found is what a look at a name gives.
+// found describes a name.
 type found struct {
 	Node
 	st     unix.Stat_t
@@ -131,7 +131,7 @@ type found struct {
 	mounted bool // something else is mounted there
 }
 
-// nodeAt tells what a name is, reading a file's content.
+// nodeAt describes a name, with the digest of a file's content.
 func nodeAt(dir int, name string) (Node, unix.Stat_t, error) {
 	f, err := look(dir, name)
 	return f.Node, f.st, err

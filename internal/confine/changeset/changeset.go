@@ -20,7 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Type says what a name is. The zero Type is nothing at all.
+// Type is the type of a name. The zero Type is a name that does not exist.
 type Type string
 
 // The types that a changeset can carry.
@@ -33,7 +33,7 @@ const (
 	Special Type = "special"
 )
 
-// Node is what a name is at one moment.
+// Node describes a name at one moment.
 type Node struct {
 	Type   Type   `json:"type,omitempty"`
 	Mode   uint32 `json:"mode,omitempty"`   // permission bits; 0 for links
@@ -54,7 +54,7 @@ func (n Node) content() Node {
 // text is how many bytes the texts of a node have.
 func (n Node) text() int { return len(n.Hash) + len(n.Target) + len(n.Attrs) }
 
-// Kind says what a change does.
+// Kind is the kind of a change.
 type Kind string
 
 // The kinds of changes.
@@ -86,7 +86,7 @@ type Change struct {
 // not. A nil Decide allows nothing.
 type Decide func(path string, use Use) error
 
-// Use is what a change does with a path.
+// Use is the way in which a change uses a path.
 type Use uint8
 
 // The uses.

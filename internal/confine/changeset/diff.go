@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/walk"
 )
 
-// maxDepth and maxChanges bound what a changeset may hold.
+// maxDepth and maxChanges bound a changeset.
 const (
 	maxDepth   = 200
 	maxChanges = 1_000_000

@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/walk"
 )
 
-// meter bounds what an upper layer may hold. To count it takes a look at every
+// meter bounds an upper layer. To count it takes a look at every
 // file, so that between two counts the file system's free space tells whether
 // there can have been enough writing for another.
 type meter struct {

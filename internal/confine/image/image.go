@@ -27,7 +27,7 @@ const (
 	maxFiles = 5_000_000
 )
 
-// Image is what an image says of itself.
+// Image is the description that an image has of itself.
 type Image struct {
 	// ID is the digest of the image's configuration, "sha256:" and 64 hexadecimal digits:
 	// what container engines list as IMAGE ID. It commits to every layer, and stays the same

@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/racetest"
 )
 
-// Bounds are what a walk may use at any time, beside what was in use before.
+// Bounds limit the additional memory and files of a walk at any time.
 type Bounds struct {
 	MiB   int // of the heap
 	Files int // that are open
@@ -68,7 +68,7 @@ func measure(t *testing.T, b Bounds, walk func(ctx context.Context) error) int {
 	return c.asked
 }
 
-// Uses runs a walk that has no context, or is short, and checks what it uses when it is over.
+// Uses runs a walk that has no context, or is short, and checks its use of memory and files at the end.
 func Uses(t *testing.T, b Bounds, walk func()) {
 	t.Helper()
 	m := meter(t)
@@ -76,7 +76,7 @@ func Uses(t *testing.T, b Bounds, walk func()) {
 	m.end(t, b)
 }
 
-// measured is what is in use, beside what was at the start.
+// measured is the additional use since the start.
 type measured struct {
 	gc                     int
 	heap, most             int64

@@ -18,7 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/base/walk"
 )
 
-// Node is what one path was when it was scanned.
+// Node describes one path at the time of the scan.
 type Node struct {
 	Mode   uint32
 	Hash   string // of a file

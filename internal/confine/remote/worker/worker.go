@@ -27,7 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
-// Config says who a worker is.
+// Config is the identity of a worker and its connection.
 type Config struct {
 	Dir  string             // its own folder, absolute and without links: cache and used tokens
 	Key  ed25519.PrivateKey // that its certificate is for

@@ -53,7 +53,7 @@ type named struct {
 	mkdir bool // it becomes a folder
 }
 
-// observer gathers what one command does.
+// observer records the path names that one command uses.
 type observer struct {
 	listener *os.File
 	root     int // the sandbox's root; -1 until it is known
@@ -278,7 +278,7 @@ func (o *observer) lookAt(n *supervisor.Notification, how named) (sandbox.Touch,
 	return a, true
 }
 
-// opened is what an open with these flags does.
+// opened is the use of a path by an open with these flags.
 func opened(flags uint64) sandbox.Use {
 	switch {
 	case flags&unix.O_PATH != 0:
