@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/service/history"
 )
@@ -21,12 +22,13 @@ const (
 	// gatherFor is how long changes are gathered before the browser is told of them.
 	gatherFor = 40 * time.Millisecond
 	maxLine   = 1 << 20 // bytes of an event of the API
+	maxRead   = 4 << 20 // bytes of events whose topics are kept for other browsers
 )
 
 // events tells a browser which topics changed. It follows the event stream of the API, which bounds
 // the streams of each person.
 func (s *Server) events(x *exchange) {
-	out := &changes{w: x.w, rc: http.NewResponseController(x.w)}
+	out := &changes{w: x.w, rc: http.NewResponseController(x.w), known: s.topics}
 	header := http.Header{}
 	if id := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("after")); id != "" {
 		header.Set("Last-Event-ID", id)
@@ -34,7 +36,7 @@ func (s *Server) events(x *exchange) {
 	stream := "/v1/events"
 	if x.newest() == "" { // the grant may not read the record: only what the person may answer is told
 		if stream = "/v1/approvals/events"; len(header) == 0 {
-			out.note(history.AuditEvent{Event: "question_asked"}) // between the page and the stream there may have been one
+			out.note(topicsOf(history.AuditEvent{Event: "question_asked"})) // between the page and the stream there may have been one
 		}
 	}
 	ended := x.followSessions(out)
@@ -54,8 +56,9 @@ func (s *Server) events(x *exchange) {
 // changes reads the event stream of the API and writes the topics that its events concern.
 // It implements http.ResponseWriter.
 type changes struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	known *memo.Memo[[]string]
 
 	failed buffer // an answer that is no stream
 	line   []byte // an unfinished line of the API's stream
@@ -124,11 +127,7 @@ func (c *changes) read(line string) error {
 		defer c.mu.Unlock()
 		return c.send(line + "\n\n")
 	case strings.HasPrefix(line, "data: "):
-		var e history.AuditEvent
-		if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &e); err != nil || e.Seq == 0 {
-			return nil // the end of the stream is not an event of the record
-		}
-		c.note(e)
+		c.note(c.topicsIn(strings.TrimPrefix(line, "data: ")))
 	case strings.HasPrefix(line, "id: "):
 		c.mu.Lock()
 		c.id = strings.TrimPrefix(line, "id: ")
@@ -137,11 +136,26 @@ func (c *changes) read(line string) error {
 	return nil
 }
 
+// topicsIn names what an encoded event changes. All browsers get the same events, so each is decoded
+// once.
+func (c *changes) topicsIn(text string) []string {
+	topics, ok := c.known.Get(text)
+	if ok {
+		return topics
+	}
+	var e history.AuditEvent
+	if err := json.Unmarshal([]byte(text), &e); err == nil && e.Seq != 0 { // the end of the stream is not an event of the record
+		topics = topicsOf(e)
+	}
+	c.known.Put(text, topics, len(text))
+	return topics
+}
+
 // note gathers what an event concerns.
-func (c *changes) note(e history.AuditEvent) {
+func (c *changes) note(topics []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range topicsOf(e) {
+	for _, t := range topics {
 		if !slices.Contains(c.topics, t) {
 			c.topics = append(c.topics, t)
 		}

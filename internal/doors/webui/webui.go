@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/service/devices"
 	"github.com/remitrun/remit/internal/service/logins"
@@ -94,6 +95,8 @@ type Server struct {
 	pages map[string]*template.Template
 	tries *admission.Rates // of programs' codes, by browser
 	turns *admission.Turns // at identity providers, by address
+
+	topics *memo.Memo[[]string] // of events that browsers were told
 }
 
 // New makes a server.
@@ -108,7 +111,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the templates of the web UI cannot be read")
 	}
-	s := &Server{o: o, mux: http.NewServeMux(), pages: pages, tries: admission.NewRates(1, 30), turns: admission.NewTurns(maxFinish)}
+	s := &Server{o: o, mux: http.NewServeMux(), pages: pages, tries: admission.NewRates(1, 30), turns: admission.NewTurns(maxFinish), topics: memo.New[[]string](maxRead)}
 	s.routes()
 	return s, nil
 }
