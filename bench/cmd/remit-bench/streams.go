@@ -207,10 +207,11 @@ func (b *bench) followed(on string, args ...string) error {
 			fmt.Sprintf("%.2f × (%s beside %s)", x, ms(took(n)), ms(none)), x <= streamBar)
 	}
 	most := streamCounts[len(streamCounts)-1]
-	bare, err := s.bareStreams(most, text, int(took(most)/(100*time.Millisecond)))
+	bare, floor, err := s.bareStreams(most, text, int(took(most)/(100*time.Millisecond)))
 	if err != nil {
 		return err
 	}
+	s.table.note(fmt.Sprintf("the same while %d clients follow a bare server that writes the same bytes", most), fmt.Sprintf("%.2f ×", floor))
 	added := cpu(most) - cpu(0)
 	x := float64(added) / float64(bare)
 	s.table.add(fmt.Sprintf("CPU time that the service takes for %d such clients, beside a bare server that writes the same bytes to as many", most), fmt.Sprintf("≤ %d ×", streamFloor),
@@ -358,43 +359,54 @@ func note(body io.ReadCloser, seen *atomic.Int64) error {
 // when that is posted, in a number of parts.
 const streamBare = "REMIT_BENCH_STREAMS"
 
-// bareStreams gives the CPU time of a bare server that writes a text to streams in parts.
-func (s *service) bareStreams(streams int, text []byte, parts int) (time.Duration, error) {
+// bareStreams gives the CPU time of a bare server that writes a text to streams in parts, and how
+// long calls to the service take meanwhile, beside calls without it.
+func (s *service) bareStreams(streams int, text []byte, parts int) (cpu time.Duration, ratio float64, err error) {
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	address, err := freeAddress(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	cmd, err := s.self(streamBare + "=" + address)
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	if err := waitFor(ctx, address); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	at := bytes.LastIndex(text, []byte("id: "))
 	var last int
 	if _, err := fmt.Sscanf(string(text[at:]), "id: %d", &last); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	bare := &service{s.bench, "http://" + address, "none", cmd.Process}
-	var all []measured
+	var with, without, cpus []time.Duration
 	for range streamRounds {
 		m, err := bare.beside(streams, func() (int, error) {
-			_, err := bare.do(http.MethodPost, "/?parts="+strconv.Itoa(parts), string(text))
-			return last, err
+			posted := make(chan error, 1)
+			go func() {
+				_, err := bare.do(http.MethodPost, "/?parts="+strconv.Itoa(parts), string(text))
+				posted <- err
+			}()
+			var err error
+			with = append(with, stat.Time(func() { _, err = s.calls() }))
+			return last, errors.Join(err, <-posted)
 		})
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		all = append(all, m)
+		cpus = append(cpus, m.cpu)
+		if m, err = s.beside(0, s.calls); err != nil {
+			return 0, 0, err
+		}
+		without = append(without, m.took)
 	}
-	return median(all, func(m measured) time.Duration { return m.cpu }), nil
+	return stat.Median(cpus), float64(stat.Median(with)) / float64(stat.Median(without)), nil
 }
 
 // serveBare is the process of the bare server. It gathers events as long as the service does.
