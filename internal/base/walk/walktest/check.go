@@ -30,7 +30,7 @@ const soon = 5
 func Check(t *testing.T, b Bounds, walk func(ctx context.Context) error) {
 	t.Helper()
 	looks := measure(t, b, walk)
-	if looks < 2 {
+	if looks < 8 {
 		t.Errorf("the walk asked its context %d times", looks)
 		return
 	}
@@ -38,10 +38,10 @@ func Check(t *testing.T, b Bounds, walk func(ctx context.Context) error) {
 	defer stop()
 	over := 0
 	c := &watched{Context: ctx, look: func(n int) {
-		if n == looks/2 {
+		if n == looks/8 {
 			stop()
 		}
-		if n > looks/2 {
+		if n > looks/8 {
 			over++
 		}
 	}}
@@ -84,7 +84,7 @@ type measured struct {
 }
 
 func meter(t testing.TB) *measured {
-	gc := debug.SetGCPercent(10)
+	gc := debug.SetGCPercent(25)
 	runtime.GC()
 	m := &measured{gc: gc, heap: heap(), files: openFiles(t)}
 	m.look(t)
@@ -128,11 +128,11 @@ func (w *watched) Err() error {
 }
 
 // Swapping gives a folder with folders in which, each time that a walk asks the context,
-// one is replaced by a link to a folder outside, or put back. Outside is a file "secret".
+// one is replaced by a link to a folder outside, or put back. Outside is a folder "secret" with a file "secret".
 func Swapping(t testing.TB) (dir string, ctx context.Context) {
 	t.Helper()
 	dir, outside := Folder(t), Folder(t)
-	must(t, os.WriteFile(filepath.Join(outside, "secret"), nil, 0o644))
+	must(t, errors.Join(os.Mkdir(filepath.Join(outside, "secret"), 0o755), os.WriteFile(filepath.Join(outside, "secret", "secret"), nil, 0o644)))
 	const folders = 50
 	for i := range folders {
 		must(t, os.MkdirAll(filepath.Join(dir, fmt.Sprintf("d%02d", i), "sub"), 0o755))

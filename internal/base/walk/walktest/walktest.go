@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,11 +48,14 @@ func Trees() []Tree {
 	}
 }
 
-// Hostile makes a folder with a folder for each kind.
-func Hostile(t testing.TB) string {
+// Hostile makes a folder with a folder for each kind but some.
+func Hostile(t testing.TB, without ...string) string {
 	t.Helper()
 	dir := Folder(t)
 	for _, tree := range Trees() {
+		if slices.Contains(without, tree.Name) {
+			continue
+		}
 		at := filepath.Join(dir, tree.Name)
 		must(t, os.Mkdir(at, 0o755))
 		tree.Fill(t, at)

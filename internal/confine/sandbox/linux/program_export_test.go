@@ -66,6 +66,18 @@ func SurveyUpTo(most int, chain policy.Chain, root string) error {
 	return err
 }
 
+// SurveyNames gives the names of the folders that a survey finds.
+func SurveyNames(ctx context.Context, chain policy.Chain, root string) ([]string, error) {
+	s := survey{names: sandbox.NewNames(chain), count: sandbox.Count{Most: sandbox.MaxSurvey}}
+	found, err := s.look(ctx, []string{root}, nil)
+	var out []string
+	for len(found) > 0 {
+		f := found[0]
+		out, found = append(out, f.name), append(found[1:], f.folders...)
+	}
+	return out, err
+}
+
 // SettleTime replaces how long a folder must not have changed for a survey to rely
 // on its change time.
 func (b *Box) SettleTime(d time.Duration) { b.surveys.settle = d }

@@ -242,7 +242,7 @@ func (s *survey) read(ctx context.Context, p, at string) (entries []fs.DirEntry,
 	if !enterable(at) {
 		return nil, false, nil
 	}
-	f, err := os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	f, err := openPlain(at, at == p)
 	if err != nil {
 		return nil, false, nil
 	}
@@ -253,6 +253,25 @@ func (s *survey) read(ctx context.Context, p, at string) (entries []fs.DirEntry,
 		return nil, false, nil
 	}
 	return entries, err == nil, err
+}
+
+// openPlain opens a folder, and through no link on the way if plain says so: a command that
+// runs at the same time may replace folders by links. An old kernel tells only of the last name.
+func openPlain(at string, plain bool) (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC}
+	if plain {
+		how.Resolve = unix.RESOLVE_NO_SYMLINKS
+	}
+	for {
+		switch fd, err := unix.Openat2(unix.AT_FDCWD, at, &how); {
+		case err == nil:
+			return os.NewFile(uintptr(fd), at), nil
+		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+			return os.OpenFile(at, int(how.Flags), 0)
+		case !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN):
+			return nil, err
+		}
+	}
 }
 
 func cancelled(ctx context.Context) error {
