@@ -111,3 +111,20 @@ func TestChangingLayers(t *testing.T) {
 		}
 	}
 }
+
+// Whenever its context ends, a walk says so and does not take a part for the whole.
+func TestWalksOfLayersEnd(t *testing.T) {
+	dir, base := walktest.Folder(t), walktest.Folder(t)
+	walktest.CrowdBelow(t, dir, 3, 3)
+	walktest.CrowdBelow(t, base, 3, 2)
+	must(t, unix.Mknod(filepath.Join(dir, "gone"), unix.S_IFCHR, 0), os.MkdirAll(filepath.Join(base, "gone", "in"), 0o755)) // a whiteout
+	upper, lower := opened(t, dir), opened(t, base)
+	walktest.Ends(t, func(ctx context.Context) error {
+		_, err := changeset.Diff(ctx, upper, lower, anything)
+		return err
+	})
+	walktest.Ends(t, func(ctx context.Context) error {
+		_, _, err := changeset.Usage(ctx, dir)
+		return err
+	})
+}

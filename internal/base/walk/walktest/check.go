@@ -50,6 +50,29 @@ func Check(t *testing.T, b Bounds, walk func(ctx context.Context) error) {
 	}
 }
 
+// Ends runs a walk again and again: its context ends when it is asked the first time, the
+// second time, and so on, until the walk is over first. Each that was ended must say so.
+func Ends(t *testing.T, walk func(ctx context.Context) error) {
+	t.Helper()
+	for at := 1; ; at++ {
+		ctx, stop := context.WithCancel(t.Context())
+		c := &watched{Context: ctx, look: func(n int) {
+			if n == at {
+				stop()
+			}
+		}}
+		err := walk(c)
+		over := ctx.Err() == nil
+		stop()
+		if over {
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the context ended when it was asked for the %dth time: got %v", at, err)
+		}
+	}
+}
+
 // measure runs a walk and checks what it uses. It gives how often the context was asked.
 func measure(t *testing.T, b Bounds, walk func(ctx context.Context) error) int {
 	t.Helper()

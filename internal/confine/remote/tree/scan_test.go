@@ -91,3 +91,16 @@ func TestScanOfAChangingFolder(t *testing.T) {
 		}
 	}
 }
+
+// Whenever its context ends, a scan says so and does not take a part for the whole.
+func TestScanEnds(t *testing.T) {
+	dir := walktest.Folder(t)
+	walktest.CrowdBelow(t, dir, 3, 3)
+	walktest.Ends(t, func(ctx context.Context) error {
+		_, err := scan(ctx, t, dir)
+		if errors.Is(err, fault.ToolCancelled) {
+			return context.Canceled
+		}
+		return err
+	})
+}

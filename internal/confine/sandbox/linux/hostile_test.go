@@ -40,3 +40,16 @@ func TestSurveyOfAChangingFolder(t *testing.T) {
 		}
 	}
 }
+
+// Whenever its context ends, a survey says so and does not take a part for the whole.
+func TestSurveyEnds(t *testing.T) {
+	chain, dir := newWorld(t, openPolicy).p.Chain(), walktest.Folder(t)
+	walktest.CrowdBelow(t, dir, 3, 3)
+	walktest.Ends(t, func(ctx context.Context) error {
+		_, err := linux.SurveyNames(ctx, chain, dir)
+		if errors.Is(err, fault.ToolCancelled) {
+			return context.Canceled
+		}
+		return err
+	})
+}
