@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Budget bounds the names that a walk keeps in memory. The zero Budget is used up.
+// Budget limits the names that a walk keeps in memory. The zero Budget is used up.
 type Budget struct {
 	Names int
 	Bytes int // of the names and their paths

@@ -153,7 +153,7 @@ func (f *Files) Walk(ctx context.Context, asked string, visit func(e Entry) erro
 	return denied, err
 }
 
-// walk visits the entries of a listing and what is beneath them. The budget is for the
+// walk visits the entries of a listing, and the folders beneath. The budget is for the
 // listings of the folders on the way.
 func (f *Files) walk(ctx context.Context, l Listing, b *walk.Budget, visit func(e Entry) error) (int, error) {
 	denied, left := l.Denied, *b

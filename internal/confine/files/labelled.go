@@ -115,7 +115,7 @@ type changes struct {
 	missed error // why the first folder was left out
 }
 
-// below looks at the path, and at what is below it if that is a folder.
+// below looks at the path, and through the folder if it is one.
 func (c *changes) below(ctx context.Context, left *walk.Budget) error {
 	dir, err := openDir(path.Dir(c.top))
 	if err != nil {

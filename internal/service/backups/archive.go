@@ -226,7 +226,7 @@ func (a *archiver) addFile(name, file string) error {
 	return a.addOpen(name, f)
 }
 
-// addOpen adds an open file, and closes it. What has become another kind of file is left out.
+// addOpen adds an open file, and closes it. It leaves out a file that is not regular any more.
 func (a *archiver) addOpen(name string, f *os.File) error {
 	defer func() { _ = f.Close() }() // only read
 	st, err := f.Stat()

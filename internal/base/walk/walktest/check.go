@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/racetest"
 )
 
-// Bounds limit the additional memory and files of a walk at any time.
+// Bounds limit the memory and the open files of a walk at any time.
 type Bounds struct {
 	MiB   int // of the heap
 	Files int // that are open
@@ -91,7 +91,7 @@ func measure(t *testing.T, b Bounds, walk func(ctx context.Context) error) int {
 	return c.asked
 }
 
-// Uses runs a walk that has no context, or is short, and checks its use of memory and files at the end.
+// Uses runs a walk without a context, or a short one, and checks its memory and files at the end.
 func Uses(t *testing.T, b Bounds, walk func()) {
 	t.Helper()
 	m := meter(t)
@@ -99,7 +99,7 @@ func Uses(t *testing.T, b Bounds, walk func()) {
 	m.end(t, b)
 }
 
-// measured is the additional use since the start.
+// measured is the memory and the open files of a walk.
 type measured struct {
 	gc                     int
 	heap, most             int64

@@ -116,7 +116,7 @@ func (s *Snapshot) folder(ctx context.Context, dir *os.Root, at string, include 
 	return d, used, err
 }
 
-// add keeps what a path is. more is how many further bytes are kept with it.
+// add keeps the node of a path, with a number of further bytes.
 func (s *Snapshot) add(p string, n Node, more int) error {
 	s.Nodes[p] = n
 	if s.left.Take(0, len(p)+len(n.Hash)+len(n.Target)+more) != nil {
