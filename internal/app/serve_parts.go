@@ -165,10 +165,10 @@ func invocation(run uuid.UUID, o runner.Outcome, question string) (httpapi.Invoc
 }
 
 // Runs implements httpapi.Runs.
-func (s *served) Runs(ctx context.Context, q httpapi.RunQuery, before uint64, limit int) ([]ledger.Run, error) {
+func (s *served) Runs(ctx context.Context, q httpapi.RunQuery, before uint64, limit int) (runs []ledger.Run, checked bool, err error) {
 	st, err := s.app.Reader(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	f := store.RunFilter{Status: q.Status, Since: q.Since, Until: q.Until, Failed: q.Failed, Denied: q.Denied, Tool: tool.ID(q.Tool), Before: ledger.Seq(before), Limit: limit}
 	switch q.Mode {
@@ -177,7 +177,7 @@ func (s *served) Runs(ctx context.Context, q httpapi.RunQuery, before uint64, li
 	case "replay":
 		f.Mode = ledger.Replay
 	}
-	return st.Runs(ctx, f)
+	return st.CheckedRuns(ctx, f)
 }
 
 // Run implements httpapi.Runs.

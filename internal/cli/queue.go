@@ -144,6 +144,7 @@ type queueState struct {
 func (s *session) printQueue(ctx context.Context, st store.Backend, f store.QueueFilter) error {
 	var q queueState
 	var err error
+	f.Sealed = true
 	if q.Items, err = st.QueuedRuns(ctx, f); err != nil {
 		return err
 	}

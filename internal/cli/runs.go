@@ -79,12 +79,12 @@ func (s *session) listRuns(ctx context.Context, f filterFlags) error {
 		filter.Before = r.Seq
 	}
 	filter.Limit++ // one more tells whether there is a next page
-	runs, err := st.Runs(ctx, filter)
+	runs, checked, err := st.CheckedRuns(ctx, filter)
 	if err != nil {
 		return err
 	}
 	more := len(runs) > f.limit
-	return s.printRuns(runs[:min(len(runs), f.limit)], more)
+	return s.printRuns(runs[:min(len(runs), f.limit)], more, checked)
 }
 
 func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
@@ -150,19 +150,26 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 		WithHint("expected 2h, 7d, 2026-01-31, or 2026-01-31T12:00:00Z")
 }
 
-func (s *session) printRuns(runs []ledger.Run, more bool) error {
+// printRuns prints a page of runs. checked is false if some rows were not compared with the events.
+func (s *session) printRuns(runs []ledger.Run, more, checked bool) error {
 	next := ""
 	if more {
 		next = runs[len(runs)-1].ID.String()
 	}
 	if s.json {
-		return printPage(s, runs, next)
+		return s.printJSON(struct {
+			page[ledger.Run]
+			Unverified bool `json:"unverified,omitempty"` // some rows were not compared with the events
+		}{page[ledger.Run]{append([]ledger.Run{}, runs...), next}, !checked})
 	}
 	if len(runs) == 0 {
 		s.printf("no runs\n")
-		return nil
+	} else {
+		s.tableOfRuns(runs)
 	}
-	s.tableOfRuns(runs)
+	if !checked {
+		s.printf("%s not verified: some rows of the list of runs were not compared with the events; remit verify compares them all\n", s.paint(yellow, "!"))
+	}
 	s.older(short(next))
 	return nil
 }

@@ -84,13 +84,17 @@ func (s *session) printUnknown(ctx context.Context, a *app.App, limit int) error
 		return printPage(s, list, "")
 	}
 	if len(list) == 0 {
-		s.printf("no calls with an unknown outcome\n")
+		s.printf("no calls with an unknown outcome\n%s\n", s.paint(dim, unsealedIndex))
 		return nil
 	}
 	s.printUnknownCalls(list)
+	s.printf("%s\n", s.paint(dim, unsealedIndex))
 	s.printf("find out what each did, then: remit settle RUN CALL --happened (or --not-happened)\n")
 	return nil
 }
+
+// unsealedIndex says that table blocks, by which unknown calls are found, has no seal.
+const unsealedIndex = "not verified: the index that finds such calls; remit verify checks it"
 
 func (s *session) printUnknownCalls(list []history.Unknown) {
 	if len(list) == 0 {

@@ -279,7 +279,7 @@ func (d *Desk) sessionBefore(ctx context.Context, q runner.Question, binding [32
 	}
 	var list []store.Approval
 	err = d.patiently(ctx, q, func() error {
-		list, err = d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Binding: binding, Limit: maxSession})
+		list, err = d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Binding: binding, Sealed: true, Limit: maxSession})
 		return err
 	})
 	for _, s := range list {
@@ -294,7 +294,7 @@ func (d *Desk) sessionBefore(ctx context.Context, q runner.Question, binding [32
 func (d *Desk) session(ctx context.Context, q runner.Question) (runner.Answer, bool, error) {
 	var list []store.Approval
 	err := d.patiently(ctx, q, func() (err error) {
-		list, err = d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Run: q.Run.Seq, Limit: maxSession})
+		list, err = d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Run: q.Run.Seq, Sealed: true, Limit: maxSession})
 		return err
 	})
 	if err != nil {

@@ -81,14 +81,14 @@ func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map
 	return httpapi.Invocation{Run: "run-1", Call: 1, Tool: id, Status: "completed", Output: out}, err
 }
 
-func (o others) Runs(_ context.Context, _ httpapi.RunQuery, before uint64, limit int) ([]ledger.Run, error) {
+func (o others) Runs(_ context.Context, _ httpapi.RunQuery, before uint64, limit int) ([]ledger.Run, bool, error) {
 	var out []ledger.Run
 	for i := uint64(5); i > 0; i-- {
 		if (before == 0 || i < before) && len(out) < limit {
 			out = append(out, ledger.Run{ID: uuid.NewSHA1(uuid.Nil, []byte{byte(i)}), Seq: ledger.Seq(i), Status: "completed"})
 		}
 	}
-	return out, nil
+	return out, true, nil
 }
 
 func (o others) Run(_ context.Context, id string) (ledger.Run, error) {

@@ -19,8 +19,9 @@ import (
 
 // Runs has the recorded runs.
 type Runs interface {
-	// Runs lists runs, newest first, before a position (0: from the newest on).
-	Runs(ctx context.Context, q RunQuery, before uint64, limit int) ([]ledger.Run, error)
+	// Runs lists runs, newest first, before a position (0: from the newest on). It reports false
+	// if some rows of the list of runs were not compared with the events.
+	Runs(ctx context.Context, q RunQuery, before uint64, limit int) (runs []ledger.Run, checked bool, err error)
 	Run(ctx context.Context, id string) (ledger.Run, error) // fault.RunUnknown
 	// Calls gives calls as JSON, in the order of their index, from the one with this index on.
 	Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error)
@@ -54,8 +55,9 @@ type RunQuery struct {
 
 // RunList is a page of runs, newest first.
 type RunList struct {
-	Items []ledger.Run `json:"items"`
-	Next  string       `json:"next,omitempty"`
+	Items      []ledger.Run `json:"items"`
+	Next       string       `json:"next,omitempty"`
+	Unverified bool         `json:"unverified,omitempty" doc:"Some rows of the list of runs were not compared with the events, so an edited row may hide a run. remit verify compares them all"`
 }
 
 // CallList is a page of a run's calls.
@@ -243,10 +245,11 @@ func (s *Server) listRuns() {
 		}
 		out := RunList{Items: []ledger.Run{}}
 		for scanned := 0; ; {
-			all, err := s.o.Runs.Runs(ctx, in.RunQuery, at, in.Limit+1)
+			all, checked, err := s.o.Runs.Runs(ctx, in.RunQuery, at, in.Limit+1)
 			if err != nil {
 				return nil, err
 			}
+			out.Unverified = out.Unverified || !checked
 			for _, r := range all {
 				if len(out.Items) == in.Limit || scanned >= maxScan {
 					out.Next = cursor("runs", strconv.FormatUint(at, 10))

@@ -48,16 +48,16 @@ func (r runLine) Lasted() float64 {
 }
 
 // runs lists runs, newest first.
-func (x *exchange) runs(query url.Values) ([]runLine, string, error) {
+func (x *exchange) runs(query url.Values) ([]runLine, httpapi.RunList, error) {
 	var list httpapi.RunList
 	if err := x.api.get("/v1/runs", query, &list); err != nil {
-		return nil, "", err
+		return nil, list, err
 	}
 	out := make([]runLine, len(list.Items))
 	for i, r := range list.Items {
 		out[i] = runLine{r, x.now}
 	}
-	return out, list.Next, nil
+	return out, list, nil
 }
 
 // filter is a link that selects runs.
@@ -74,6 +74,8 @@ type runsView struct {
 	Items   []runLine
 	Stacks  []stack // their calls as a picture
 	Next    string
+
+	Unverified bool // some rows were not compared with the events
 }
 
 // runFilters are the selections of runs by name, as queries of the API.
@@ -114,10 +116,11 @@ func (s *Server) runs(x *exchange) (*page, error) {
 	if c := asked.Get("cursor"); c != "" {
 		query.Set("cursor", c)
 	}
-	var err error
-	if v.Items, v.Next, err = x.runs(query); err != nil {
+	items, list, err := x.runs(query)
+	if err != nil {
 		return nil, err
 	}
+	v.Items, v.Next, v.Unverified = items, list.Next, list.Unverified
 	v.Stacks = stacks(v.Items)
 	if v.Next != "" {
 		asked.Set("cursor", v.Next)

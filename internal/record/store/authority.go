@@ -284,6 +284,7 @@ type QuestionFilter struct {
 	State   QuestionState // 0: any
 	Run     ledger.Seq    // 0: of any run
 	Binding [32]byte      // zero: any
+	Sealed  bool          // for decisions and people: fault.StoreCorrupt if one is not as it was sealed, or missing
 	Before  ledger.Seq    // for the next page
 	Limit   int           // 0 means 50
 }

@@ -134,6 +134,7 @@ type QueueFilter struct {
 	Dead     bool      // only dead letters, newest first
 	Later    bool      // only those that wait and whose time has not come, oldest first
 	Schedule *Schedule // only those that it queued, newest first, without those that were refused at once
+	Sealed   bool      // for people: fault.StoreCorrupt if the queue is not as it was sealed, or the list of its newest runs was edited
 	From     int       // for the next page: how many are left out
 	Limit    int       // 0 means 100
 }

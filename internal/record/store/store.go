@@ -26,6 +26,12 @@ type Store interface {
 
 	// Runs lists runs, newest first.
 	Runs(ctx context.Context, f RunFilter) ([]ledger.Run, error)
+	// CheckedRuns is Runs for people. The list of runs is not sealed, so those that the filter
+	// leaves out are compared with their events: one whose row was changed is listed, with
+	// Unverified. It reports false if it did not compare all: with a filter by tool, and
+	// where there are too many. Verify
+	// alone finds a removed run.
+	CheckedRuns(ctx context.Context, f RunFilter) (runs []ledger.Run, checked bool, err error)
 	// Run finds one run by its ID or a unique prefix of it (at least 4
 	// characters). An unknown one is fault.RunUnknown.
 	Run(ctx context.Context, id string) (ledger.Run, error)
@@ -130,6 +136,11 @@ type RunFilter struct {
 	Without []tool.ID
 	Before  ledger.Seq // for the next page: runs older than this one
 	Limit   int        // 0 means 20
+}
+
+// LeavesOut reports whether the filter leaves out runs for what their rows say.
+func (f RunFilter) LeavesOut() bool {
+	return f.Status != "" || f.Mode != 0 || !f.Since.IsZero() || !f.Until.IsZero() || f.Failed || f.Denied || f.Tool != "" || len(f.Without) > 0
 }
 
 // VerifyOptions selects the records to verify.

@@ -187,6 +187,7 @@ func (s *Approvals) List(ctx context.Context, f store.QuestionFilter) ([]store.A
 	if err != nil {
 		return nil, err
 	}
+	f.Sealed = true
 	list, err := st.Questions(ctx, f)
 	for i := range list {
 		list[i] = asShown(st, list[i])

@@ -83,7 +83,7 @@ func (h *History) Live(ctx context.Context) (Live, error) {
 }
 
 func (l *Live) addWaiting(ctx context.Context, st store.Backend) error {
-	list, err := st.Questions(ctx, store.QuestionFilter{State: store.Waiting, Limit: maxLiveWaits + 1})
+	list, err := st.Questions(ctx, store.QuestionFilter{State: store.Waiting, Sealed: true, Limit: maxLiveWaits + 1})
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,7 @@ func (q *Queue) List(ctx context.Context, f store.QueueFilter) ([]store.QueuedRu
 	if err != nil {
 		return nil, err
 	}
+	f.Sealed = f.Schedule == nil // of the schedules, each has a list of its own
 	return st.QueuedRuns(ctx, f)
 }
 

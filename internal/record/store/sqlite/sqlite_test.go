@@ -227,6 +227,10 @@ func TestChangedRowsDecideNothing(t *testing.T) {
 	storetest.ChangedRows(t, open, tamper)
 }
 
+func TestEditedRunsAreNotHidden(t *testing.T) { storetest.EditedRuns(t, open, tamper) }
+
+func TestEditedListsAreRefused(t *testing.T) { storetest.EditedLists(t, open, tamper) }
+
 func TestOlderRowsDecideNothing(t *testing.T) {
 	racetest.Skip(t, "one goroutine at a time")
 	storetest.OlderRows(t, open, tamper)

@@ -198,6 +198,41 @@ func (o *openQuestions) isOne(s *Store, row sealedRow, mac []byte, at int64) (kn
 	return false, nil
 }
 
+// checkListed fails if a list of questions, or what it leaves out, is not as it was sealed. Closed
+// questions have no sum of their own, so a list with them reads the whole tables, for its first page.
+func (s *Store) checkListed(ctx context.Context, f store.QuestionFilter, rows []toldRow) error {
+	if len(rows) == 0 && (f.Run != 0 || f.Binding != [32]byte{}) { // nothing is decided then
+		return nil
+	}
+	return s.inSnapshot(ctx, func(conn *sql.Conn) error {
+		questions, err := s.readSeal(ctx, conn, tableQuestions.name)
+		if err != nil {
+			return err
+		}
+		votes, err := s.readSeal(ctx, conn, tableVotes.name)
+		if err != nil {
+			return err
+		}
+		now := s.now()
+		o, err := s.readOpen(ctx, conn, &questions, &votes, now, f.Before == 0 && f.State != store.Waiting && f.State != store.Approved)
+		for i := 0; err == nil && i < len(rows); i++ {
+			row := rows[i].row
+			if !isOpen(row) {
+				continue
+			}
+			mac, known := s.keys.rowMAC(tableQuestions.name, row), false
+			if known, err = o.isOne(s, row, mac, now); err == nil && !known {
+				if o, err = s.readOpen(ctx, conn, &questions, &votes, now, true); err == nil {
+					if known, err = o.isOne(s, row, mac, now); err == nil && !known {
+						err = s.sealBroken(tableQuestions)
+					}
+				}
+			}
+		}
+		return err
+	})
+}
+
 // openQuestions returns the open questions as the writer's transaction sees them.
 func (w *writer) openQuestions(ctx context.Context, at int64, whole bool) (*openQuestions, error) {
 	questions, votes, err := w.sealsOfQuestions(ctx)

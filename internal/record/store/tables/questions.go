@@ -288,7 +288,7 @@ func (s *Store) Question(ctx context.Context, id string) (store.Approval, error)
 		return store.Approval{}, fault.New(fault.ApprovalGone, "unknown approval ID %q; write at least its first 4 characters", id).
 			ForOperator("remit approvals lists those that wait")
 	}
-	found, err := s.selectQuestions(ctx, "q.id BETWEEN ? AND ? ORDER BY q.seq DESC LIMIT 2", lo, hi)
+	found, _, err := s.selectQuestions(ctx, "q.id BETWEEN ? AND ? ORDER BY q.seq DESC LIMIT 2", lo, hi)
 	switch {
 	case err != nil:
 		return store.Approval{}, err
@@ -324,14 +324,24 @@ func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.
 	if limit <= 0 {
 		limit = 50
 	}
-	return s.selectQuestions(ctx, strings.Join(where, " AND ")+" ORDER BY q.seq DESC LIMIT ?", append(args, limit)...)
+	args = append(args, limit)
+	for range maxReads {
+		out, rows, err := s.selectQuestions(ctx, strings.Join(where, " AND ")+" ORDER BY q.seq DESC LIMIT ?", args...)
+		if err != nil || !f.Sealed || s.format < EphemeraFormat {
+			return out, err
+		}
+		if err = s.checkListed(ctx, f, rows); err == nil || !errors.Is(err, fault.StoreCorrupt) {
+			return out, s.fault(err, "questions cannot be read")
+		}
+	}
+	return nil, s.sealBroken(tableQuestions) // each time, so it is no answer of that moment
 }
 
 // selectQuestions reads questions with the events that asked them, and their
 // votes.
-func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) ([]store.Approval, error) {
+func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) ([]store.Approval, []toldRow, error) {
 	if s.format < SealedFormat {
-		return nil, nil
+		return nil, nil, nil
 	}
 	all, err := s.told(ctx, tableQuestions, questionSeq, selectQuestion+rest, args...)
 	out := make([]store.Approval, len(all))
@@ -343,7 +353,7 @@ func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) (
 			err = s.votesOf(ctx, &out[i])
 		}
 	}
-	return out, s.fault(err, "questions cannot be read")
+	return out, all, s.fault(err, "questions cannot be read")
 }
 
 // question makes a question from its event. The event must be the one that the

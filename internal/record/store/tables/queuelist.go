@@ -58,6 +58,11 @@ func (s *Store) QueuedRuns(ctx context.Context, f store.QueueFilter) ([]store.Qu
 		limit = maxQueued
 	}
 	const page = " LIMIT ? OFFSET ?"
+	if f.Sealed && f.From == 0 {
+		if err := s.checkQueue(ctx); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case !f.Due.IsZero():
 		return s.selectQueue(ctx, queueWaits+" AND q.due <= ?"+queueOrder+page, f.Due.UnixMicro(), limit, f.From)
@@ -85,6 +90,28 @@ func (s *Store) QueuedRuns(ctx context.Context, f store.QueueFilter) ([]store.Qu
 	waiting, err := s.selectQueue(ctx, queueWaits+" ORDER BY CASE WHEN q.due > ?1 THEN q.due ELSE 0 END, q.priority, q.due, q.seq LIMIT ?2 OFFSET ?3",
 		s.now(), limit-len(out), max(0, f.From-len(running)))
 	return slices.Concat(out, waiting), err
+}
+
+// checkQueue fails if the queue is not as it was sealed, or the list of its newest runs, which is
+// not sealed, was edited.
+func (s *Store) checkQueue(ctx context.Context) error {
+	if s.format < QueueFormat {
+		return nil
+	}
+	if err := s.eachOfWhole(ctx, tableQueue, func(sealedRow) error { return nil }); err != nil {
+		return err
+	}
+	runs, err := s.selectRuns(ctx, s.runColumns()+" WHERE r.seq IN (SELECT run FROM queue WHERE run > 0 ORDER BY run DESC LIMIT ?)", maxLeftOut)
+	if err == nil {
+		_, err = s.countOpen(ctx, runs)
+	}
+	for _, r := range runs {
+		if err == nil && r.Unverified {
+			err = fault.New(fault.StoreCorrupt, "not verified: the row of the run %s in the list of runs differs from its events", r.ID).
+				ForOperator("remit verify lists the changed records")
+		}
+	}
+	return s.fault(err, "the queue cannot be read")
 }
 
 // QueueSize implements store.Queue.

@@ -23,9 +23,11 @@ import (
 // alive, and it may use the store meanwhile.
 const page = 128
 
+const defaultRuns = 20 // of a list
+
 // runColumns reads runs with the events that began them.
 func (s *Store) runColumns() string {
-	return "SELECT r.seq, r.status, r.ended, r.total, r.completed, r.denied, r.failed, " + s.refused() +
+	return "SELECT r.seq, r.id, r.mode, r.started, r.status, r.ended, r.total, r.completed, r.denied, r.failed, " + s.refused() +
 		", e.run, e.call, e.body, e.salt, e.data FROM runs r JOIN " + EventsAndPayloads + " e ON e.seq = r.seq"
 }
 
@@ -95,7 +97,7 @@ func (s *Store) Runs(ctx context.Context, f store.RunFilter) ([]ledger.Run, erro
 	}
 	limit := f.Limit
 	if limit <= 0 {
-		limit = 20
+		limit = defaultRuns
 	}
 	return s.selectRuns(ctx, query+" ORDER BY r.seq DESC LIMIT ?", append(args, limit)...)
 }
@@ -109,10 +111,10 @@ func (s *Store) selectRuns(ctx context.Context, query string, args ...any) ([]le
 	var out []ledger.Run
 	for rows.Next() {
 		var raw rawEvent
-		var status tool.Status
-		var ended int64
+		var id []byte
+		var status, mode, started, ended int64
 		var total, completed, denied, failed, refused int
-		if err := rows.Scan(&raw.seq, &status, &ended, &total, &completed, &denied, &failed, &refused, &raw.run, &raw.call, &raw.body, &raw.salt, &raw.data); err != nil {
+		if err := rows.Scan(&raw.seq, &id, &mode, &started, &status, &ended, &total, &completed, &denied, &failed, &refused, &raw.run, &raw.call, &raw.body, &raw.salt, &raw.data); err != nil {
 			return nil, s.fault(err, "runs cannot be read")
 		}
 		st, err := s.decode(&raw)
@@ -120,9 +122,10 @@ func (s *Store) selectRuns(ctx context.Context, query string, args ...any) ([]le
 			return nil, err
 		}
 		r := ledger.NewRun(st)
+		r.Unverified = !bytes.Equal(id, r.ID[:]) || status != int64(tool.Status(status)) || mode != int64(r.Mode) || started != st.Event.At || status == 0 && total != r.Total
 		r.Total, r.Completed, r.Denied, r.Failed, r.Refused = total, completed, denied, failed, refused
-		if status != tool.Pending {
-			r.Status, r.Ended = status.String(), ledger.Time(ended)
+		if status != 0 {
+			r.Status, r.Ended = tool.Status(status).String(), ledger.Time(ended)
 		}
 		out = append(out, r)
 	}
@@ -141,6 +144,7 @@ func (s *Store) selectRuns(ctx context.Context, query string, args ...any) ([]le
 // whose row says something else is not verified.
 func (s *Store) compareEnd(ctx context.Context, r *ledger.Run) error {
 	var end *ledger.Event
+	var stillOpen int
 	err := s.eachAuthentic(ctx, "run = ? AND call = 0", func(raw *rawEvent) error {
 		e, err := ledger.Decode(raw.body)
 		if err == nil && e.Kind == ledger.RunFinished {
@@ -156,10 +160,15 @@ func (s *Store) compareEnd(ctx context.Context, r *ledger.Run) error {
 		return err
 	}
 	told := *r
+	open, row := r.Status == ledger.Running, *r
+	if open { // unless it has ended since its row was read
+		if err := s.read.QueryRowContext(ctx, "SELECT count(*) FROM runs WHERE seq = ? AND status = 0", int64(r.Seq)).Scan(&stillOpen); err != nil {
+			return err
+		}
+	}
 	told.Status, told.Ended = end.Status.String(), ledger.Time(end.At)
 	told.Total, told.Completed, told.Denied, told.Failed, told.Refused = int(end.Total), int(end.Completed), int(end.Denied), int(end.Failed), int(end.Refused)
-	open, row := r.Status == ledger.Running, *r // it may have ended since its row was read
-	told.Unverified = !open && (row.Status != told.Status || !row.Ended.Equal(told.Ended) || row.Total != told.Total || row.Completed != told.Completed ||
+	told.Unverified = row.Unverified || stillOpen > 0 || !open && (row.Status != told.Status || !row.Ended.Equal(told.Ended) || row.Total != told.Total || row.Completed != told.Completed ||
 		row.Denied != told.Denied || row.Failed != told.Failed || row.Refused != told.Refused)
 	*r = told
 	return nil
