@@ -25,7 +25,7 @@ type Grants interface {
 	// SetStanding revokes, pauses or resumes a grant, also one that the ledger has
 	// never seen (a block that a holder appended). A revocation is final.
 	SetStanding(ctx context.Context, c StandingChange) error
-	// Standing gives the standing of those of the grants that are not Active, and
+	// Standing gives the standing of the grants that are not Active, and
 	// of the standings' version at that moment. After a restore it gives Restored for
 	// grants without an issue or a resumption since.
 	Standing(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Standing, int64, error)

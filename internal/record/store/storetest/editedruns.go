@@ -43,7 +43,7 @@ func listedRuns(t *testing.T, s store.Store) {
 }
 
 // EditedRuns edits each column by which lists of runs are filtered, and lists with each filter:
-// every run that the list would have is there, and what is there is as recorded, or not verified.
+// no run is missing, and each is as recorded, or not verified.
 func EditedRuns(t *testing.T, open OpenStore, tamper func(t *testing.T, home string) Tamper) {
 	home := t.TempDir()
 	s := open(t, home)

@@ -80,8 +80,7 @@ func (s *Store) noted(ctx context.Context, q Querier, questions, votes *seal) (*
 }
 
 // readOpen returns the open questions after a comparison with their note, or without one with the
-// seals of the whole tables. Those whose time was over at a moment are left out, if they are older
-// than all others.
+// seals of the whole tables. The oldest ones are left out, if their time was over at a moment.
 func (s *Store) readOpen(ctx context.Context, q Querier, questions, votes *seal, over int64, whole bool) (*openQuestions, error) {
 	o, err := s.noted(ctx, q, questions, votes)
 	if err != nil {
@@ -120,7 +119,7 @@ func (s *Store) fewOpen(ctx context.Context, q Querier, o *openQuestions) error 
 	return nil
 }
 
-// wholeOpen reads both tables, compares them with their seals, and keeps what is open.
+// wholeOpen reads both tables, compares them with their seals, and keeps the open questions.
 func (s *Store) wholeOpen(ctx context.Context, q Querier, questions, votes *seal) (*openQuestions, error) {
 	o := &openQuestions{at: stateOf(questions, votes), of: map[string]*openQuestion{}}
 	err := s.compareWhole(ctx, q, tableQuestions, questions, func(row sealedRow, mac []byte) error {
@@ -198,8 +197,8 @@ func (o *openQuestions) isOne(s *Store, row sealedRow, mac []byte, at int64) (kn
 	return false, nil
 }
 
-// checkListed fails if a list of questions, or what it leaves out, is not as it was sealed. Closed
-// questions have no sum of their own, so a list with them reads the whole tables, for its first page.
+// checkListed fails if a question of a list is missing or not as it was sealed. Closed questions have
+// no sum of their own: the first page of a list with them reads the whole tables.
 func (s *Store) checkListed(ctx context.Context, f store.QuestionFilter, rows []toldRow) error {
 	if len(rows) == 0 && (f.Run != 0 || f.Binding != [32]byte{}) { // nothing is decided then
 		return nil

@@ -39,7 +39,7 @@ const (
 	lastPriority  = 4
 )
 
-// uniqueOf is what the unique key of a queued run is compared by; empty without a key. Keys
+// uniqueOf is the digest of a queued run's unique key and its owner; empty without a key. Keys
 // of different owners are different. A person's grants have one owner.
 func uniqueOf(q *store.QueuedRun) []byte {
 	if q.Unique == "" {
