@@ -51,6 +51,8 @@ func TestApprovalsConform(t *testing.T) { storetest.Approvals(t, open) }
 
 func TestTheCostOfAQuestionDoesNotGrow(t *testing.T) { storetest.CostOfAQuestion(t, open) }
 
+func TestSealedListsInMotion(t *testing.T) { storetest.SealedListsInMotion(t, open) }
+
 func TestSessionsConform(t *testing.T) { storetest.Sessions(t, open) }
 
 func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }

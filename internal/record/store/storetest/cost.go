@@ -118,3 +118,43 @@ func (f *costFixture) costs() map[string]int64 {
 	}
 	return out
 }
+
+// SealedListsInMotion lists questions while they are asked, answered and closed. No list is refused.
+func SealedListsInMotion(t *testing.T, open OpenStore) {
+	ctx, home := context.Background(), t.TempDir()
+	f := &costFixture{t: t, at: time.Now(), open: func() store.Backend { b, _ := open(t, home).(store.Backend); return b }}
+	s := f.open()
+	over := make(chan struct{})
+	moved := make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-over:
+				moved <- nil
+				return
+			default:
+			}
+			q := f.question(0)
+			_, err := s.Request(ctx, q)
+			if err == nil {
+				_, err = s.Vote(ctx, q.ID, store.Vote{By: "user:ann", Yes: true, At: f.at})
+			}
+			if err == nil {
+				err = s.CloseQuestion(ctx, q.ID, store.Closing{By: "user:ann", At: f.at})
+			}
+			if err != nil {
+				moved <- err
+				return
+			}
+		}
+	}()
+	for range 100 {
+		_, err := s.Questions(ctx, store.QuestionFilter{State: store.Waiting, Sealed: true})
+		if err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(over)
+	f.check(nil, <-moved)
+}

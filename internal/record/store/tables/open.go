@@ -220,6 +220,9 @@ func (s *Store) checkListed(ctx context.Context, f store.QuestionFilter, rows []
 				continue
 			}
 			mac, known := s.keys.rowMAC(tableQuestions.name, row), false
+			if err = s.sameRow(ctx, conn, tableQuestions, row[:1], mac); err != nil {
+				return err
+			}
 			if known, err = o.isOne(s, row, mac, now); err == nil && !known {
 				if o, err = s.readOpen(ctx, conn, &questions, &votes, now, true); err == nil {
 					if known, err = o.isOne(s, row, mac, now); err == nil && !known {
@@ -230,6 +233,18 @@ func (s *Store) checkListed(ctx context.Context, f store.QuestionFilter, rows []
 		}
 		return err
 	})
+}
+
+// errReplaced says that a row was replaced after it was read.
+var errReplaced = errors.New("the row was replaced meanwhile")
+
+// sameRow returns errReplaced if a row is another one by now.
+func (s *Store) sameRow(ctx context.Context, q Querier, t *sealedTable, key []any, mac []byte) error {
+	now, err := s.readSealed(ctx, q, t, key...)
+	if err == nil && (now == nil || !hmac.Equal(mac, s.keys.rowMAC(t.name, now))) {
+		err = errReplaced
+	}
+	return err
 }
 
 // openQuestions returns the open questions as the writer's transaction sees them.

@@ -325,16 +325,15 @@ func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.
 		limit = 50
 	}
 	args = append(args, limit)
-	for range maxReads {
+	for {
 		out, rows, err := s.selectQuestions(ctx, strings.Join(where, " AND ")+" ORDER BY q.seq DESC LIMIT ?", args...)
 		if err != nil || !f.Sealed || s.format < EphemeraFormat {
 			return out, err
 		}
-		if err = s.checkListed(ctx, f, rows); err == nil || !errors.Is(err, fault.StoreCorrupt) {
+		if err = s.checkListed(ctx, f, rows); err == nil || !errors.Is(err, errReplaced) || ctx.Err() != nil {
 			return out, s.fault(err, "questions cannot be read")
 		}
 	}
-	return nil, s.sealBroken(tableQuestions) // each time, so it is no answer of that moment
 }
 
 // selectQuestions reads questions with the events that asked them, and their
