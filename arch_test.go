@@ -131,11 +131,11 @@ var mayImport = map[string]string{
 	"record/store/postgres/postgrestest": "github.com/jackc/pgx/v5 os os/exec",
 	// the ledger's database
 	"service/backups":   "base/walk syscall base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home service/witnesses filippo.io/age golang.org/x/mod/sumdb os",
-	"service/database":  "os authority/policy base/fault base/wholefile record/ledger record/store record/store/tables record/store/postgres record/store/sqlite service/home service/secrets service/settings",
+	"service/database":  "os authority/policy base/fault base/wholefile record/ledger record/store record/store/tables record/store/postgres record/store/sqlite service/home service/nodes service/secrets service/settings",
 	"service/witnesses": "base/fault base/wholefile record/ledger record/store record/witness service/home service/notify service/settings github.com/google/uuid net/http os crypto/rand",
 	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/secrets os",
 	"service/nodes":     "base/fault base/wholefile record/store service/home os",
-	"service/doctor":    "record/store service/changes service/clients service/home service/nodes service/witnesses",
+	"service/doctor":    "record/store service/changes service/clients service/database service/home service/witnesses",
 	"service/erasures":  "base/fault record/store service/changes service/home",
 	// adapters
 	"record/witness":           "base/fault base/wholefile record/ledger golang.org/x/mod/sumdb net/http os",
@@ -201,7 +201,7 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":    "service/settings base/diff service/filelabels call/approval authority/reach doors/credential service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"doors/httpapi":    "service/nodes service/settings base/diff service/filelabels call/approval authority/reach doors/credential service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"agents/chat":      "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
 	"doors/hostcheck":  "authority/dpop net net/http",

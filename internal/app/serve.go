@@ -188,7 +188,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Queue: queue.Door{Queue: a.Queue, Workspace: q.Workspace}, Grants: parts, Approvals: parts, Interrupted: a.Approvals.Interrupted,
-		Changes: changes.Reviewer{Changes: a.Changes}, Parts: parts,
+		Changes: changes.Reviewer{Changes: a.Changes}, Parts: parts, Nodes: database.Services(a.Store),
 		Audit: a.History, Labels: filelabels.Door{Reader: a.Reader, Store: a.Store}, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Witness: cosigns, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Logins: ui.logins, Address: ui.origin(), Metrics: w.Metrics, Tracer: w.Tracer, Spans: w.Turns, Limits: q.Limits.With(a.Home.Settings.Limits), TakeRequests: a.Grants.TakeRequests,
 		Interrupt: func(ctx context.Context) { _ = service.Close(ctx) }, // said again below

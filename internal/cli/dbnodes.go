@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,9 +34,12 @@ func (s *session) dbNodesCmd(use func(*cobra.Command, []string) error) *cobra.Co
 				if n.Lives {
 					state, colour = n.Left.Round(100*time.Millisecond).String()+" left", green
 				}
-				rows[i] = []cell{{short(n.ID.String()), bold}, {n.Name, ""}, {n.Lease.String(), ""}, {state, colour}}
+				if len(n.Differs) > 0 {
+					state, colour = state+", differs in: "+strings.Join(n.Differs, ", "), red
+				}
+				rows[i] = []cell{{short(n.ID.String()), bold}, {n.Name, ""}, {n.Version, ""}, {n.Lease.String(), ""}, {state, colour}}
 			}
-			s.table([]string{"NODE", "NAME", "LEASE", "STATE"}, rows)
+			s.table([]string{"NODE", "NAME", "VERSION", "LEASE", "STATE"}, rows)
 			return nil
 		},
 	}

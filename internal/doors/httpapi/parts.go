@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/remitrun/remit/internal/service/nodes"
 )
 
 // Parts tells what was added to this service, without values of secrets.
@@ -17,6 +19,8 @@ type PartList struct {
 	Extensions    []ExtensionPart `json:"extensions"`
 	Secrets       []SecretPart    `json:"secrets"`
 	Notifications []string        `json:"notifications" doc:"The channels, by name"`
+	Nodes         []nodes.Service `json:"nodes" doc:"The services that share the ledger, if it is in a database"`
+	ClockAhead    int             `json:"clock_ahead_s,omitempty" doc:"Seconds that the clock of this service is ahead of that of the ledger, from 5 on; negative: behind"`
 }
 
 // ServerPart is an MCP server.
@@ -56,9 +60,12 @@ func (s *Server) parts() {
 	}
 	route(s, operation{
 		id: "listParts", method: http.MethodGet, path: "/v1/parts", tag: "service", action: "parts.read", summary: "List servers, extensions, secrets and notifications",
-		text: "What people added to this service. Secrets have their names alone.", answer: map[string]any{"servers": []any{}, "extensions": []any{}, "secrets": []any{}, "notifications": []any{"desktop"}},
+		text: "What people added to this service, and the services that share its ledger. Secrets have their names alone.", answer: map[string]any{"servers": []any{}, "extensions": []any{}, "secrets": []any{}, "notifications": []any{"desktop"}, "nodes": []any{}},
 	}, func(ctx context.Context, _ *struct{ asked }) (*struct{ Body PartList }, error) {
 		p, err := s.o.Parts.Parts(ctx)
+		if p.Nodes = []nodes.Service{}; err == nil && s.o.Nodes != nil {
+			p.Nodes, p.ClockAhead, err = s.o.Nodes(ctx)
+		}
 		return &struct{ Body PartList }{p}, err
 	})
 }

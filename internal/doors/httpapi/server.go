@@ -27,6 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/telemetry"
 	"github.com/remitrun/remit/internal/service/callers"
+	"github.com/remitrun/remit/internal/service/nodes"
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
@@ -108,11 +109,14 @@ type Options struct {
 	Audit       Audit
 	Policies    Policies
 	Parts       Parts
-	Requests    Requests                                     // nil: requests with an Idempotency-Key are known to this process alone
-	Ready       func(ctx context.Context) error              // nil: the service is always ready
-	MCP         http.Handler                                 // at /mcp; nil: none
-	Witness     http.Handler                                 // at /witness/add-checkpoint, for ledgers of others; nil: none
-	UI          func(api http.Handler) (http.Handler, error) // makes the web UI at /ui, which makes its requests to api; nil: none
+	// Nodes lists the services that share the ledger, and gives the seconds that this machine's clock is
+	// ahead of the ledger's, if they matter; nil: none share it.
+	Nodes    func(ctx context.Context) ([]nodes.Service, int, error)
+	Requests Requests                                     // nil: requests with an Idempotency-Key are known to this process alone
+	Ready    func(ctx context.Context) error              // nil: the service is always ready
+	MCP      http.Handler                                 // at /mcp; nil: none
+	Witness  http.Handler                                 // at /witness/add-checkpoint, for ledgers of others; nil: none
+	UI       func(api http.Handler) (http.Handler, error) // makes the web UI at /ui, which makes its requests to api; nil: none
 	// Interrupt ends the turns that do not finish in time when the service ends, so that
 	// they can be resumed; nil: they are cancelled.
 	Interrupt func(ctx context.Context)

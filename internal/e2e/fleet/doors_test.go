@@ -63,7 +63,7 @@ func (f *fleet) people() *oidctest.Provider {
 `, idp.URL, public+"/ui/signed-in"), 0o600)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(f.dir, "home", "developer.yaml"), []byte("version: 1\nname: developer\nrest: inherit\napi: {allow: [runs.read, approvals.read, grants.*]}\n"), 0o600)
+		err = os.WriteFile(filepath.Join(f.dir, "home", "developer.yaml"), []byte("version: 1\nname: developer\nrest: inherit\napi: {allow: [runs.read, approvals.read, parts.read, grants.*]}\n"), 0o600)
 	}
 	if err != nil {
 		f.Fatal(err)

@@ -7,18 +7,74 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/postgres"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/nodes"
 )
 
+// Node is a node of the ledger, with what a service notes of itself.
+type Node struct {
+	postgres.Node
+
+	Serves  bool     `json:"serves"`            // it is a service; else a command
+	Version string   `json:"version,omitempty"` // of Remit
+	Differs []string `json:"differs,omitempty"` // what is not as at the first service, as "config.yaml"
+}
+
 // Nodes lists the nodes of a home's ledger.
-func Nodes(ctx context.Context, h *home.Home) ([]postgres.Node, error) {
-	var out []postgres.Node
+func Nodes(ctx context.Context, h *home.Home) ([]Node, error) {
+	var out []Node
 	err := withNodes(ctx, h, true, func(s *postgres.Store) (err error) {
-		out, err = s.Nodes(ctx)
+		out, err = NodesOf(ctx, s)
 		return err
 	})
 	return out, err
+}
+
+// NodesOf lists the nodes of an open ledger. One in a file has none.
+func NodesOf(ctx context.Context, st store.Backend) ([]Node, error) {
+	s, ok := st.(*postgres.Store)
+	if !ok {
+		return []Node{}, nil
+	}
+	members, err := s.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	notes, err := nodes.List(ctx, s)
+	out := make([]Node, len(members))
+	for i, m := range members {
+		out[i].Node = m
+		for _, n := range notes {
+			if n.Name == m.Name {
+				out[i].Serves, out[i].Version, out[i].Differs = true, n.Version, notes[0].Differences(n)
+			}
+		}
+	}
+	return out, err
+}
+
+// Services lists the nodes of the ledger that serve. ahead is by how many seconds this machine's clock
+// is ahead of the ledger's; 0: by fewer than matter.
+func Services(open func(context.Context) (store.Backend, error)) func(context.Context) (list []nodes.Service, ahead int, err error) {
+	return func(ctx context.Context) (list []nodes.Service, ahead int, err error) {
+		list = []nodes.Service{}
+		st, err := open(ctx)
+		if err != nil {
+			return list, 0, err
+		}
+		if by := st.Ahead(); by.Abs() >= store.Apart {
+			ahead = int(by.Seconds())
+		}
+		all, err := NodesOf(ctx, st)
+		for _, n := range all {
+			if n.Serves {
+				list = append(list, nodes.Service{ID: n.ID.String(), Name: n.Name, Version: n.Version, Held: n.Lives, Differs: append([]string{}, n.Differs...)})
+			}
+		}
+		return list, ahead, err
+	}
 }
 
 // Removed is a node that was removed.

@@ -12,8 +12,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/clients"
+	"github.com/remitrun/remit/internal/service/database"
 	"github.com/remitrun/remit/internal/service/home"
-	"github.com/remitrun/remit/internal/service/nodes"
 	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
@@ -24,9 +24,6 @@ type Doctor struct {
 	Clients   *clients.Clients
 	Witnesses *witnesses.Witnesses
 }
-
-// clocksApart is a difference between this machine's clock and the ledger's that is reported.
-const clocksApart = 5 * time.Second
 
 // Check is one result.
 type Check struct {
@@ -47,7 +44,7 @@ func (d *Doctor) Check(ctx context.Context) []Check {
 	if lerr != nil {
 		return list
 	}
-	if apart := st.Ahead().Round(time.Second); apart.Abs() >= clocksApart {
+	if apart := st.Ahead().Round(time.Second); apart.Abs() >= store.Apart {
 		list = append(list, Check{Name: "clock", Detail: fmt.Sprintf("%s away from that of the database; set both, for example with NTP", apart)})
 	}
 	all, err := d.Witnesses.Status(ctx, st)
@@ -60,16 +57,21 @@ func (d *Doctor) Check(ctx context.Context) []Check {
 	return append(list, d.nodes(ctx, st)...)
 }
 
-// nodes compares the nodes that serve the ledger with the first of them.
-func (d *Doctor) nodes(ctx context.Context, st store.Ephemera) (out []Check) {
-	all, err := nodes.List(ctx, st)
+// nodes lists the nodes that serve the ledger, and those whose lease is over.
+func (d *Doctor) nodes(ctx context.Context, st store.Backend) (out []Check) {
+	all, err := database.NodesOf(ctx, st)
 	if err != nil {
 		return []Check{check("nodes", err, "")}
 	}
 	for _, n := range all {
 		c := Check{Name: "node " + n.Name, OK: true, Detail: n.Version}
-		if diff := all[0].Differences(n); len(diff) > 0 {
-			c.OK, c.Detail = false, n.Version+", differs from "+all[0].Name+" in: "+strings.Join(diff, ", ")
+		switch {
+		case !n.Lives:
+			c.OK, c.Detail = false, "its lease is over; remit db nodes remove removes a node that does not come back"
+		case !n.Serves:
+			continue
+		case len(n.Differs) > 0:
+			c.OK, c.Detail = false, n.Version+", differs from the first node in: "+strings.Join(n.Differs, ", ")
 		}
 		out = append(out, c)
 	}

@@ -36,6 +36,15 @@ type Node struct {
 	Digests map[string]string `json:"digests"` // of settings and policies, by name
 }
 
+// Service is a node that serves, as people and programs see it.
+type Service struct {
+	ID      string   `json:"id"`
+	Name    string   `json:"name" doc:"Its machine and process"`
+	Version string   `json:"version" doc:"Of Remit"`
+	Held    bool     `json:"lease_held" doc:"Its lease is not over"`
+	Differs []string `json:"differs" doc:"What is not as at the first of them, as config.yaml"`
+}
+
 // Differences lists the unequal properties of two nodes, in order.
 func (n Node) Differences(other Node) []string {
 	var out []string
