@@ -8,7 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/service/nodes"
 )
 
-// Parts tells what was added to this service, without values of secrets.
+// Parts lists the additions to this service, without values of secrets.
 type Parts interface {
 	Parts(ctx context.Context) (PartList, error)
 }

@@ -57,7 +57,7 @@ func (d *Doctor) Check(ctx context.Context) []Check {
 	return append(list, d.nodes(ctx, st)...)
 }
 
-// nodes lists the nodes that serve the ledger, and those whose lease is over.
+// nodes lists the serving nodes and the expired ones.
 func (d *Doctor) nodes(ctx context.Context, st store.Backend) (out []Check) {
 	all, err := database.NodesOf(ctx, st)
 	if err != nil {
