@@ -24,6 +24,7 @@ func run() int {
 	context.AfterFunc(ctx, stop)
 	// A reader that goes away, as head does, must not end a plan half way: what
 	// is caught is not inherited by commands, and writes just fail.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	// So it is with the limit on the size of files: it is an error of the ledger, not the end.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGXFSZ)
 	return cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Environ(), version)
 }

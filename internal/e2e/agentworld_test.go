@@ -22,6 +22,7 @@ type serving struct {
 	env   []string // besides the world's
 	flags []string // besides those that all services get
 	build string   // the program; "": binary
+	enter []string // the command that runs it in its namespaces; nil: the test's
 	cmd   *exec.Cmd
 	url   string
 	token string
@@ -45,6 +46,10 @@ func (s *serving) begin(policy string) {
 	s.cmd = s.command(append([]string{"serve", "--listen", "127.0.0.1:0", "-p", policy, "--rate", "100000"}, s.flags...)...)
 	if s.build != "" {
 		s.cmd.Path = s.build
+	}
+	if s.enter != nil {
+		s.cmd = exec.CommandContext(context.Background(), s.enter[0], append(s.enter[1:], s.cmd.Args...)...)
+		s.cmd.Env = s.environ()
 	}
 	s.cmd.Env = append(s.cmd.Env, s.env...)
 	s.errs.Reset()
@@ -74,7 +79,7 @@ func (s *serving) begin(policy string) {
 		s.kill()
 		s.t.Fatal("remit serve does not begin")
 	}
-	b, err := os.ReadFile(filepath.Join(s.home, "keys", "admin.token"))
+	b, err := os.ReadFile(filepath.Join(fmt.Sprintf("/proc/%d/root", s.cmd.Process.Pid), s.home, "keys", "admin.token"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

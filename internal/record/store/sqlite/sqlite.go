@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"net/url"
 	"os"
@@ -135,10 +136,13 @@ func (s *Store) open(ctx context.Context) error {
 	if s.read == nil {
 		s.read = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
 	}
-	s.wal, s.turns = &walSyncer{path: s.path + "-wal"}, openTurns(s.home)
+	was, err := os.Stat(s.path)
+	if err != nil {
+		return s.fault(err, "the ledger cannot be opened for writing")
+	}
+	s.wal, s.turns = &walSyncer{path: s.path + "-wal", db: s.path, was: was}, openTurns(s.home)
 	s.write = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=secure_delete(1)&_pragma=cell_size_check(1)")
 	s.write.SetMaxOpenConns(1)
-	var err error
 	if s.conn, err = s.write.Conn(ctx); err != nil {
 		return s.fault(errors.Join(err, s.write.Close(), s.turns.close()), "the ledger cannot be opened for writing")
 	}
@@ -174,13 +178,32 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 // connect makes a pool of connections. Nothing is opened yet.
 func (s *Store) connect(params string) *sql.DB {
 	dsn := "file:" + (&url.URL{Path: s.path}).EscapedPath() + "?_dqs=0&_defensive=1&_pragma=trusted_schema(0)&" + params
-	db, err := sql.Open("sqlite", dsn)
+	c, err := sqlite.NewConnector(dsn)
 	if err != nil {
-		panic(err) // the driver's name is wrong
+		panic(err) // the parameters are wrong
 	}
+	db := sql.OpenDB(connector{c, s})
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8) // to open one takes longer than most reads
 	return db
+}
+
+// connector opens connections to the file that the store has open. SQLite would take another file
+// of that name and the write-ahead log of the open one for a database, and remove the log at the end.
+type connector struct {
+	driver.Connector
+
+	store *Store
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if w := c.store.wal; w != nil {
+		if err := w.inPlace(); err != nil {
+			return nil, err
+		}
+	}
+	return c.Connector.Connect(ctx)
 }
 
 // Close signs a checkpoint if many events were appended since the last one, and releases
@@ -203,7 +226,7 @@ func (s *Store) release() error {
 }
 
 // Explain implements tables.Database.
-func (d database) Explain(err error) (fault.Code, string, string) { return explain(err) }
+func (d database) Explain(err error) (fault.Code, string, string) { return d.explain(err) }
 
 // Failed implements tables.Database.
 func (d database) Failed(err error) bool {
@@ -212,7 +235,12 @@ func (d database) Failed(err error) bool {
 }
 
 // Turn implements tables.Database. After a failed sync nothing is written any more.
-func (d database) Turn() (release func(), err error) { return d.turns.take(), d.wal.failed() }
+func (d database) Turn() (release func(), err error) {
+	if err := d.wal.usable(); err != nil {
+		return func() {}, err
+	}
+	return d.turns.take(), nil
+}
 
 // Sync implements tables.Database.
 func (d database) Sync() error { return d.wal.sync() }

@@ -1,8 +1,13 @@
 package sqlite
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
 // walSyncer makes commits durable against a loss of power. SQLite could do that itself
@@ -13,14 +18,16 @@ import (
 // before it reuses the log. So a commit that SQLite has already removed from the log is durable, too.
 type walSyncer struct {
 	path string
+	db   string      // the path of the database
+	was  os.FileInfo // the database that is open
 
 	mu   sync.Mutex
 	file *os.File
 	err  error // of the first sync that failed
 }
 
-// sync makes the commits so far durable. After a failure it always fails: the system may
-// have discarded what it could not write, and would not report it again.
+// sync makes the commits so far durable. After a failure of the disk it always fails: the system may
+// have discarded pages that it could not write, and would not report them again.
 func (w *walSyncer) sync() error {
 	f, err := w.open()
 	if err != nil {
@@ -30,26 +37,58 @@ func (w *walSyncer) sync() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.err = err
+		return err
 	}
-	return err
+	return w.inPlace()
 }
 
-// failed returns the error of the first sync that failed; nil: none did.
-func (w *walSyncer) failed() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
+// usable returns an error while nothing may be written: after a failed sync, or while the files
+// are not in their places.
+func (w *walSyncer) usable() error {
+	_, err := w.open()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return w.inPlace()
 }
 
 // open opens the write-ahead log, which exists as long as the writer's connection does
-// once that has written.
+// once that has written. An error can pass, so it is not kept.
 func (w *walSyncer) open() (*os.File, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil && w.file == nil {
-		w.file, w.err = os.Open(w.path)
+	if w.err != nil || w.file != nil {
+		return w.file, w.err
 	}
-	return w.file, w.err
+	f, err := os.Open(w.path)
+	if err == nil {
+		w.file = f
+	}
+	return f, err
+}
+
+// inPlace returns an error while another file, or none, has the name of the open database or of
+// its write-ahead log. A commit would go to a file that no other process finds.
+func (w *walSyncer) inPlace() error {
+	if now, err := os.Stat(w.db); err != nil || !os.SameFile(now, w.was) {
+		return errMoved(w.db, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file == nil {
+		return nil
+	}
+	is, err := w.file.Stat()
+	now, nerr := os.Stat(w.path)
+	if err = errors.Join(err, nerr); err != nil || !os.SameFile(now, is) {
+		return errMoved(w.path, err)
+	}
+	return nil
+}
+
+func errMoved(path string, err error) error {
+	return fault.Wrap(fault.StoreFailed, err, "the file %q was moved, removed or replaced while it is in use", tables.Clean(path)).
+		WithHint("put the same file back; or stop all processes of this $REMIT_HOME, and start them again")
 }
 
 func (w *walSyncer) close() error {
