@@ -24,7 +24,6 @@ func run() int {
 	context.AfterFunc(ctx, stop)
 	// A reader that goes away, as head does, must not end a plan half way: what
 	// is caught is not inherited by commands, and writes just fail.
-	// So it is with the limit on the size of files: it is an error of the ledger, not the end.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGXFSZ)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Environ(), version)
 }

@@ -108,6 +108,14 @@ func (w *writes) during(least int64) {
 	all.Wait()
 }
 
+// refusedNow makes a call that must not be acknowledged.
+func (w *writes) refusedNow() {
+	w.s.t.Helper()
+	if w.one() {
+		w.s.t.Error("a call is acknowledged")
+	}
+}
+
 // log is the text of the service's log.
 func (w *writes) log() (text string) {
 	files, _ := filepath.Glob(filepath.Join(fmt.Sprintf("/proc/%d/root", w.s.cmd.Process.Pid), w.s.home, "logs", "*"))
@@ -186,17 +194,17 @@ var ledgerTroubles = map[string]func(d *ledgerDisk, s *serving, w *writes){
 	},
 	"the database is moved": func(d *ledgerDisk, _ *serving, w *writes) {
 		d.do(`mv "$0/home/remit.db" "$0/away"`)
-		w.during(1)
+		w.refusedNow()
 		d.do(`mv "$0/away" "$0/home/remit.db"`)
 	},
 	"the database is replaced": func(d *ledgerDisk, _ *serving, w *writes) {
 		d.do(`mv "$0/home/remit.db" "$0/away" && cp "$0/away" "$0/home/remit.db"`)
-		w.during(1)
+		w.refusedNow()
 		d.do(`mv "$0/away" "$0/home/remit.db"`)
 	},
 	"the folder is moved": func(d *ledgerDisk, _ *serving, w *writes) {
 		d.do(`mv "$0/home" "$0/away"`)
-		w.during(1)
+		w.refusedNow()
 		d.do(`rm -rf "$0/home" && mv "$0/away" "$0/home"`) // the service may have made another one, for its logs
 	},
 	"another process has the lock": func(d *ledgerDisk, _ *serving, w *writes) {
