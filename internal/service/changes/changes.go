@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -44,7 +45,9 @@ type Changes struct {
 
 	Now func() time.Time // the clock; nil: time.Now
 
-	mu     sync.Mutex
+	mu         sync.Mutex
+	unrecorded []changeset.Recovered // interrupted changes that were finished, while the ledger could not record it
+
 	looked bool      // Recover has looked for interrupted changes
 	deaths uint64    // of processes, when it last looked
 	swept  time.Time // when it last asked whether old data is to be removed
@@ -395,7 +398,7 @@ const sweepEvery = time.Hour
 func (s *Changes) Recover(ctx context.Context, st store.Store) error {
 	now, deaths := s.now(), st.Deaths()
 	s.mu.Lock()
-	look, sweep := !s.looked || deaths != s.deaths, now.Sub(s.swept) >= sweepEvery
+	look, sweep := !s.looked || deaths != s.deaths || len(s.unrecorded) > 0, now.Sub(s.swept) >= sweepEvery
 	s.looked, s.deaths = true, deaths
 	if sweep {
 		s.swept = now
@@ -442,6 +445,13 @@ func (s *Changes) Forget(runs []uuid.UUID) (bool, error) {
 // recover finishes or takes back interrupted changes.
 func (s *Changes) recover(ctx context.Context, st store.Store) error {
 	done, err := s.Folder().Recover()
+	s.mu.Lock()
+	if mayPass(err) {
+		s.looked = false
+	}
+	done = append(s.unrecorded, done...)
+	s.unrecorded = nil
+	s.mu.Unlock()
 	for _, d := range done {
 		ev := ledger.Event{Change: ledger.ChangesFailed, Code: fault.Interrupted}
 		switch {
@@ -454,9 +464,21 @@ func (s *Changes) recover(ctx context.Context, st store.Store) error {
 		if rerr == nil {
 			rerr = record(ctx, st, run.Seq, ev, nil)
 		}
+		if mayPass(rerr) {
+			s.mu.Lock()
+			s.unrecorded = append(s.unrecorded, d)
+			s.mu.Unlock()
+		}
 		err = errors.Join(err, rerr)
 	}
 	return err
+}
+
+// mayPass reports whether an error of the ledger or of the disk can pass by itself. A damaged
+// journal stays, and must not fail every call.
+func mayPass(err error) bool {
+	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EIO)
 }
 
 // unbegun is the age from which on a changeset without a run was left by a

@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -141,6 +142,60 @@ func steps(t *testing.T, st store.Store) (out []ledger.Change) {
 	return out
 }
 
+// dieUndoing has another process die while it undoes a run, and returns the pattern of its journals.
+func dieUndoing(t *testing.T, dir, run string) (journals string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "CHANGES_DIE="+dir, "CHANGES_RUN="+run)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatalf("the other process did not die: %s", out)
+	}
+	journals = filepath.Join(dir, "undo", "journals", "*")
+	if found, err := filepath.Glob(journals); err != nil || len(found) != 1 {
+		t.Fatalf("the other process left the journals %v, %v\n%s", found, err, out)
+	}
+	return journals
+}
+
+// failing is a ledger that has no room for so many entries.
+type failing struct {
+	store.Backend
+	left int
+}
+
+func (f *failing) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq, error) {
+	if f.left--; f.left >= 0 {
+		return 0, fault.New(fault.StoreFull, "no space is left")
+	}
+	return f.Backend.Append(ctx, entries...)
+}
+
+// An undo that was finished after a death is recorded, although the ledger had no room at first.
+func TestARecoveryThatCouldNotBeRecordedIsRecordedLater(t *testing.T) {
+	dir := t.TempDir()
+	first := apptest.New(t, dir)
+	run, _, _ := wrote(t, first)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a := apptest.New(t, dir)
+	st, err := a.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dieUndoing(t, dir, run)
+	c, full := &changes.Changes{Home: a.Home}, &failing{st, 2}
+	for n := range 4 {
+		if err := c.Recover(t.Context(), full); (n < 2) != errors.Is(err, fault.StoreFull) {
+			t.Errorf("attempt %d: %v", n, err)
+		}
+	}
+	if got, want := steps(t, st), []ledger.Change{ledger.ChangesUndoing, ledger.ChangesUndone}; !slices.Equal(got, want) {
+		t.Errorf("the ledger has the steps %v, want %v", got, want)
+	}
+}
+
 // A process that has Remit open finishes what another process was undoing when it died, at its
 // next request and without waiting.
 func TestADeathWhileUndoingIsRecovered(t *testing.T) {
@@ -155,16 +210,7 @@ func TestADeathWhileUndoingIsRecovered(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "CHANGES_DIE="+dir, "CHANGES_RUN="+run)
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Fatalf("the other process did not die: %s", out)
-	}
-	journals := filepath.Join(dir, "undo", "journals", "*")
-	if found, err := filepath.Glob(journals); err != nil || len(found) != 1 {
-		t.Fatalf("the other process left the journals %v, %v\n%s", found, err, out)
-	}
+	journals := dieUndoing(t, dir, run)
 
 	st, err := a.Store(t.Context())
 	if err != nil {

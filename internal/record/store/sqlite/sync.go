@@ -23,6 +23,7 @@ type walSyncer struct {
 
 	mu   sync.Mutex
 	file *os.File
+	is   os.FileInfo // of file
 	err  error // of the first sync that failed
 }
 
@@ -61,10 +62,14 @@ func (w *walSyncer) open() (*os.File, error) {
 		return w.file, w.err
 	}
 	f, err := os.Open(w.path)
-	if err == nil {
-		w.file = f
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	if w.is, err = f.Stat(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	w.file = f
+	return f, nil
 }
 
 // inPlace returns an error while another file, or none, has the name of the open database or of
@@ -78,9 +83,7 @@ func (w *walSyncer) inPlace() error {
 	if w.file == nil {
 		return nil
 	}
-	is, err := w.file.Stat()
-	now, nerr := os.Stat(w.path)
-	if err = errors.Join(err, nerr); err != nil || !os.SameFile(now, is) {
+	if now, err := os.Stat(w.path); err != nil || !os.SameFile(now, w.is) {
 		return errMoved(w.path, err)
 	}
 	return nil
