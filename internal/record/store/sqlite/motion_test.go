@@ -22,7 +22,9 @@ func TestAMovedFileGetsNoCommits(t *testing.T) {
 	ctx := context.Background()
 	moves := map[string]func(home string) (back func() error, err error){}
 	for _, name := range []string{sqlite.File, sqlite.File + "-wal", "."} {
-		away := func(home string) (from, to string) { return filepath.Join(home, name), filepath.Clean(filepath.Join(home, name)) + ".away" }
+		away := func(home string) (from, to string) {
+			return filepath.Join(home, name), filepath.Clean(filepath.Join(home, name)) + ".away"
+		}
 		moves[name+" moved"] = func(home string) (func() error, error) {
 			from, to := away(home)
 			return func() error { return os.Rename(to, filepath.Clean(from)) }, os.Rename(filepath.Clean(from), to)

@@ -24,7 +24,7 @@ type walSyncer struct {
 	mu   sync.Mutex
 	file *os.File
 	is   os.FileInfo // of file
-	err  error // of the first sync that failed
+	err  error       // of the first sync that failed
 }
 
 // sync makes the commits so far durable. After a failure of the disk it always fails: the system may
