@@ -205,12 +205,12 @@ func (a *App) noteSettings(ctx context.Context, s store.Backend) error {
 	return err
 }
 
-// Reader opens the ledger to look at: also one that cannot be written, one that was changed
+// Reader opens the ledger to look at: also one that cannot be written, for want of permission or space, one that was changed
 // so that nothing can be added to it, for verify to say what was changed, and one that was
 // rolled back.
 func (a *App) Reader(ctx context.Context) (store.Backend, error) {
 	s, err := a.Store(ctx)
-	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreCorrupt) && !errors.Is(err, fault.RolledBack) {
+	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreFull) && !errors.Is(err, fault.StoreCorrupt) && !errors.Is(err, fault.RolledBack) {
 		return s, err
 	}
 	if ro, rerr := a.open(ctx, true); rerr == nil {

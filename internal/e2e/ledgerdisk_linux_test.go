@@ -281,3 +281,40 @@ func TestAServiceSurvivesTroubleWithItsLedger(t *testing.T) {
 		})
 	}
 }
+
+// Commands that only read work on a full disk, and the others name it.
+func TestCommandsOnAFullDisk(t *testing.T) {
+	d := newLedgerDisk(t)
+	w := newWorld(t)
+	w.home = filepath.Join(d.folder, "home")
+	d.do(`mkdir "$0/home"`)
+	policy := w.beside("policy.yaml", "version: 1\nfiles: {write: {allow: ['**']}}\n")
+	plan := w.plan("p", 1, call{Tool: "fs.write", Args: map[string]any{"path": "a.txt", "content": "x"}})
+	remit := func(args ...string) (string, error) {
+		c := w.command(args...)
+		line := append(append([]string{}, d.enter...), c.Args...)
+		inside := exec.Command(line[0], line[1:]...)
+		inside.Env, inside.Dir = c.Env, c.Dir
+		out, err := inside.CombinedOutput()
+		return string(out), err
+	}
+	run := []string{"run", plan, "-p", policy, "-w", w.workspace}
+	if out, err := remit(run...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d.fill()
+	for _, args := range [][]string{{"verify"}, {"runs"}, {"keys"}, {"report", "last"}} {
+		if out, err := remit(args...); err != nil {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+	if out, err := remit(run...); err == nil || !strings.Contains(out, "no space is left on the disk") {
+		t.Errorf("%v: %s", err, out)
+	}
+	d.free()
+	for _, args := range [][]string{run, {"verify"}} {
+		if out, err := remit(args...); err != nil {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+}

@@ -49,6 +49,8 @@ func (s *Store) explain(err error) (fault.Code, string, string) {
 			return fault.StoreFailed, tooManyFiles, moreFiles
 		case errors.Is(cause, syscall.EROFS):
 			return fault.StoreReadOnly, "the disk is mounted read-only", readOnly
+		case errors.Is(cause, syscall.ENOSPC):
+			return fault.StoreFull, "no space is left on the disk", space
 		case errors.Is(cause, syscall.EFBIG):
 			return fault.StoreFull, "the limit of this process on the size of files is reached", "raise it (ulimit -f, or LimitFSIZE of its unit); nothing that was acknowledged is lost"
 		}
@@ -88,6 +90,10 @@ func (s *Store) systemError() error {
 	_ = f.Close() // nothing was written
 	if err := unix.Access(s.home, unix.W_OK); errors.Is(err, unix.EROFS) {
 		return err
+	}
+	var disk unix.Statfs_t
+	if unix.Statfs(s.home, &disk) == nil && disk.Bavail == 0 {
+		return unix.ENOSPC
 	}
 	var most unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &most) != nil {
