@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -474,11 +473,10 @@ func (s *Changes) recover(ctx context.Context, st store.Store) error {
 	return err
 }
 
-// mayPass reports whether an error of the ledger or of the disk can pass by itself. A damaged
+// mayPass reports whether an error of the ledger can pass by itself. A damaged
 // journal stays, and must not fail every call.
 func mayPass(err error) bool {
-	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
-		errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EIO)
+	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull)
 }
 
 // unbegun is the age from which on a changeset without a run was left by a
