@@ -81,11 +81,11 @@ func each[T any](ctx context.Context, read func(n int) ([]T, error), do func(T) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if end != nil && !errors.Is(end, io.EOF) {
-			return end
-		}
-		if end != nil {
+		switch {
+		case errors.Is(end, io.EOF):
 			return nil
+		case end != nil:
+			return end
 		}
 	}
 }

@@ -93,7 +93,7 @@ func statFD(fd int, name string) (Info, error) {
 // is reports whether both are the same file, whatever changed in it.
 func (i Info) is(o fs.FileInfo) bool {
 	st, ok := o.Sys().(*syscall.Stat_t)
-	return ok && i.dev == uint64(st.Dev) && i.ino == st.Ino
+	return ok && i.dev == uint64(st.Dev) && i.ino == st.Ino //nolint:unconvert // the widths differ on other systems
 }
 
 // infoOf converts; field widths differ between systems.

@@ -317,7 +317,7 @@ func (p *person) stream(n *node) <-chan struct{} {
 	for _, c := range p.cookies {
 		r.AddCookie(c)
 	}
-	res, err := http.DefaultClient.Do(r)
+	res, err := http.DefaultClient.Do(r) //nolint:bodyclose // the goroutine closes it
 	if err != nil || res.StatusCode != http.StatusOK {
 		p.f.Fatalf("the event stream: %v, %v", res, err)
 	}
