@@ -12,8 +12,8 @@ import (
 const keysHelp = `Lists the keys in $REMIT_HOME/keys: what signs the ledger's checkpoints, what
 signs grants, and what secrets.age is encrypted for. Private parts are never
 shown. A wrong keys/ledger.pub is written anew from the signing key, and named
-where that fails. remit grant keys rotate replaces the key of grants, remit keys rotate the
-others.
+where that fails. remit grant keys rotate replaces the key of grants, remit keys
+rotate the others.
 `
 
 func (s *session) keysCmd() *cobra.Command {
