@@ -67,7 +67,7 @@ func Start(f *os.File, ids IDs, decide Decide, denied func(Request, error)) (*Su
 	for range answering {
 		if err := <-ready; err != nil {
 			s.Stop()
-			return nil, fault.Wrap(fault.SandboxMissing, err, "a thread without privileges cannot be made: %v", err)
+			return nil, fault.Wrap(fault.SandboxMissing, err, "an unprivileged thread cannot be started: %v", err)
 		}
 	}
 	return s, nil

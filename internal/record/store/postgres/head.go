@@ -133,17 +133,24 @@ func (d database) Present(ctx context.Context, q tables.Querier) error {
 // present asks the server for its last number, and fails if it is too low. A node that the server
 // does not know renews its lease, which gives the reason.
 func (d database) present(ctx context.Context, ask func(id uuid.UUID, number *int64) error) error {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	t, want := d.stay.Load(), d.number.Load()
-	var number int64
-	err := ask(t.id, &number)
+	t := d.stay.Load()
+	err := d.presentFor(t, ask)
 	if errors.Is(err, sql.ErrNoRows) {
-		if t.over() == nil {
-			d.keep(ctx, t)
+		if ok, rerr := d.renew(ctx, t); rerr == nil && !ok {
+			d.endFor(t, d.whyRemoved(ctx))
 		}
 		return cmp.Or(t.over(), errRemoved())
 	}
+	return err
+}
+
+// presentFor is present for one stay. No settling changes the number meanwhile.
+func (d database) presentFor(t *stay, ask func(id uuid.UUID, number *int64) error) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	want := d.number.Load()
+	var number int64
+	err := ask(t.id, &number)
 	if err == nil && number < want {
 		err = d.lostError()
 	}

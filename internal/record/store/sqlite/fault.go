@@ -52,7 +52,7 @@ func (s *Store) explain(err error) (fault.Code, string, string) {
 		case errors.Is(cause, syscall.ENOSPC):
 			return fault.StoreFull, "no space is left on the disk", space
 		case errors.Is(cause, syscall.EFBIG):
-			return fault.StoreFull, "the limit of this process on the size of files is reached", "raise it (ulimit -f, or LimitFSIZE of its unit); nothing that was acknowledged is lost"
+			return fault.StoreFull, "the process's file size limit is reached", "raise the limit (ulimit -f, or LimitFSIZE of its unit); nothing that was acknowledged is lost"
 		}
 	}
 	switch code {

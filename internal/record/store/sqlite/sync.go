@@ -90,7 +90,7 @@ func (w *walSyncer) inPlace() error {
 }
 
 func errMoved(path string, err error) error {
-	return fault.Wrap(fault.StoreFailed, err, "the file %q was moved, removed or replaced while it is in use", tables.Clean(path)).
+	return fault.Wrap(fault.StoreFailed, err, "the file %q was moved, removed or replaced while the ledger is open", tables.Clean(path)).
 		WithHint("put the same file back; or stop all processes of this $REMIT_HOME, and start them again")
 }
 

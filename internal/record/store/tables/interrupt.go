@@ -244,8 +244,9 @@ func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, 
 	if p.Status != tool.Pending {
 		return false, nil
 	}
-	if err := s.closeOrphans(ctx, run); err != nil { // before the end: recovery does not look at a run that has ended
-		return false, err
+	orphans := s.closeOrphans(ctx, run) // before the end: recovery does not look at a run that has ended
+	if orphans != nil && !errors.Is(orphans, fault.StoreCorrupt) {
+		return false, orphans
 	}
 	now := time.Now().UnixMicro()
 	var entries []ledger.Entry
@@ -258,7 +259,7 @@ func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, 
 		Kind: ledger.RunFinished, At: now, Run: run, Status: status, Code: code,
 	}})
 	if _, err = s.Append(ctx, entries...); err == nil {
-		return true, nil
+		return true, orphans // a damaged question is told once, and keeps no run open
 	}
 	if !errors.Is(err, fault.Internal) {
 		return false, err
@@ -281,11 +282,15 @@ func (s *Store) closeOrphans(ctx context.Context, run ledger.Seq) error {
 		}
 		break
 	}
-	for {
+	for last := uuid.Nil; ; {
 		list, err := s.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: run, Limit: page})
 		if err != nil || len(list) == 0 {
 			return err
 		}
+		if list[0].ID == last { // it was closed, and is listed all the same
+			return s.sealBroken(tableQuestions)
+		}
+		last = list[0].ID
 		for _, q := range list {
 			err := s.CloseQuestion(ctx, q.ID, store.Closing{By: "remit", Why: "the process that asked ended while the call waited, so the call was not made", Code: fault.Interrupted, At: time.Now()})
 			if err != nil {

@@ -126,7 +126,7 @@ func readKey(path string) (string, error) {
 	}
 	text := strings.TrimSpace(string(b[:n]))
 	if encrypted(text) {
-		return "", fault.New(fault.StoreFailed, "the ledger's key %q is encrypted, and Remit reads it without a passphrase", Clean(path)).
+		return "", fault.New(fault.StoreFailed, "the ledger's key %q is encrypted; Remit needs it unencrypted", Clean(path)).
 			WithHint("decrypt it in place, and encrypt the disk instead")
 	}
 	return text, nil

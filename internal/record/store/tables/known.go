@@ -114,8 +114,12 @@ func (t *knownTable) has(s *Store, row sealedRow) bool {
 	return ok && mac == [sha256.Size]byte(s.keys.rowMAC(t.table.name, row))
 }
 
-// maxReads is how often rows are read that are replaced at the same time.
-const maxReads = 5
+// maxReads is how often rows are read that are replaced at the same time. A list of questions names
+// each that was replaced, so it is read more often.
+const (
+	maxReads  = 5
+	maxListed = 100
+)
 
 // present reads rows of a table and fails if one is not the table's present row.
 func (s *Store) present(ctx context.Context, t *knownTable, read func() ([]toldRow, error)) ([]toldRow, error) {

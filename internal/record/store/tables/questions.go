@@ -325,7 +325,7 @@ func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.
 		limit = 50
 	}
 	args = append(args, limit)
-	for {
+	for range maxListed {
 		out, rows, err := s.selectQuestions(ctx, strings.Join(where, " AND ")+" ORDER BY q.seq DESC LIMIT ?", args...)
 		if err != nil || !f.Sealed || s.format < EphemeraFormat {
 			return out, err
@@ -334,6 +334,7 @@ func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.
 			return out, s.fault(err, "questions cannot be read")
 		}
 	}
+	return nil, s.sealBroken(tableQuestions) // no writer replaces rows at each of these moments
 }
 
 // selectQuestions reads questions with the events that asked them, and their
@@ -384,17 +385,20 @@ func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (sto
 
 // votesOf reads a question's answers.
 func (s *Store) votesOf(ctx context.Context, q *store.Approval) error {
-	var seqs []int64
+	var all []sealedRow
 	err := each(ctx, s.read, selectVotes, func(rows *sql.Rows) error {
 		row, _, err := s.scanSealed(tableVotes, rows.Scan)
-		seqs = append(seqs, row.int(voteSeq))
+		all = append(all, row)
 		return err
 	}, q.ID[:])
-	for _, seq := range seqs {
+	for _, row := range all {
 		if err != nil {
 			return err
 		}
-		e, parts, verr := s.answer(ctx, q.ID, seq)
+		e, parts, verr := s.answer(ctx, q.ID, row.int(voteSeq))
+		if verr == nil && (e.Principal != row.text(voteBy) || flag(e.Approved) != row.int(voteYes)) {
+			verr = s.notOurs(tableVotes) // it is the event of another person's answer
+		}
 		if err = verr; err != nil {
 			return err
 		}

@@ -371,13 +371,16 @@ func (s *Store) rawEvents(ctx context.Context, query string, args ...any) ([]raw
 // keys can rewrite an event together with its commitment. Of a dropped payload the tag covers data
 // that is gone.
 func (s *Store) authentic(r *rawEvent, tag int64, tags *tagger) error {
-	if tags.tag(s.tagged(r.seq), r.body, r.salt, r.data) == tag {
-		return nil
-	}
-	if e, err := ledger.Decode(r.body); err == nil && s.isDropped(r, &e) {
+	e, err := ledger.Decode(r.body)
+	if err == nil && r.inPlace(&e) && (tags.tag(s.tagged(r.seq), r.body, r.salt, r.data) == tag || s.isDropped(r, &e)) {
 		return nil
 	}
 	return fault.New(fault.StoreCorrupt, "event %d in %q was changed", r.seq, s.name).ForOperator("remit verify lists the changed records")
+}
+
+// inPlace reports whether the columns by which an event is found are those of its body.
+func (r *rawEvent) inPlace(e *ledger.Event) bool {
+	return r.run == int64(e.Run) && r.call == int64(e.Call)
 }
 
 // decode reads a row and checks the payload against the event's commitment.
@@ -396,7 +399,7 @@ func (s *Store) decodeRow(r *rawEvent) (ledger.Stored, error) {
 	if st.Event, err = ledger.Decode(r.body); err != nil {
 		return st, err
 	}
-	if r.run != int64(st.Event.Run) || r.call != int64(st.Event.Call) {
+	if !r.inPlace(&st.Event) {
 		return st, fault.New(fault.StoreCorrupt, "its columns run and call differ from its body")
 	}
 	if st.Event.Commit == nil {

@@ -142,12 +142,15 @@ func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vot
 // votes returns the answers to an open question, which openQuestion has checked.
 func (w *writer) votes(ctx context.Context, id uuid.UUID) ([]sealedRow, error) {
 	var out []sealedRow
+	seen := map[string]bool{}
 	is := w.open.of[keyOf([]any{id[:]})]
 	err := each(ctx, w.conn, selectVotes, func(rows *sql.Rows) error {
 		row, mac, err := w.s.scanSealed(tableVotes, rows.Scan)
-		if want, there := is.votes[row.text(voteBy)]; err == nil && !(there && hmac.Equal(want[:], mac)) {
+		by := row.text(voteBy)
+		if want, there := is.votes[by]; err == nil && (seen[by] || !there || !hmac.Equal(want[:], mac)) {
 			err = w.s.sealBroken(tableVotes)
 		}
+		seen[by] = true
 		out = append(out, row)
 		return err
 	}, id[:])
