@@ -11,8 +11,8 @@ import (
 // keysHelp is the help of remit keys.
 const keysHelp = `Lists the keys in $REMIT_HOME/keys: what signs the ledger's checkpoints, what
 signs grants, and what secrets.age is encrypted for. Private parts are never
-shown. A wrong keys/ledger.pub is written anew from the signing key, and named
-where that fails. remit grant keys rotate replaces the key of grants, remit keys
+shown. A wrong keys/ledger.pub is replaced from the signing key. If that fails,
+the list says so. remit grant keys rotate replaces the key of grants, remit keys
 rotate the others.
 `
 
