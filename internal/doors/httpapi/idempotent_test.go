@@ -169,16 +169,15 @@ func TestAFailureAfterAnEffectIsNotRepeated(t *testing.T) {
 		s := start()
 		_, session := agentAndSession(t, s, "admin")
 		path := "/v1/sessions/" + session + "/messages"
+		w.turn = func(context.Context, *world, string, string, func(agent.Event)) error {
+			return fault.New(code, "after the effect")
+		}
 		for i, how := range []string{"", "respond-async"} {
-			w.turn = func(context.Context, *world, string, string, func(agent.Event)) error {
-				return fault.New(code, "after the effect")
-			}
 			send := post(path, `{"content":"x"}`).with("Idempotency-Key", how+"k", "Prefer", how)
 			first := send.of(s)
 			if how == "" && first.Code < 400 {
 				t.Fatalf("%s: %d", code, first.Code)
 			}
-			w.turn = nil
 			for range 2 {
 				again := send.of(s)
 				replayed := again.Header().Get("Idempotency-Replayed") == "true" && again.Code == first.Code
@@ -190,7 +189,10 @@ func TestAFailureAfterAnEffectIsNotRepeated(t *testing.T) {
 				}
 				s = start()
 			}
-			if got := len(w.messages[session]); got != i+1 {
+			w.mu.Lock()
+			got := len(w.messages[session])
+			w.mu.Unlock()
+			if got != i+1 {
 				t.Errorf("%s %s: the session has %d messages, want %d", code, how, got, i+1)
 			}
 		}
