@@ -1,6 +1,6 @@
-// Package supervisor carries out, for confined processes, the system calls that take a path. The
-// kernel stops each such call and asks (seccomp_unotify(2)). The supervisor finds what the path leads to
-// in the process's own file tree, lets a [Decide] function decide on that, and makes the call by
-// itself: a process gets the descriptor of the file that was decided on, so a path
-// that changes meanwhile gains nothing. Start at [Filter] and [Start].
+// Package supervisor carries out, for confined processes, the system calls that take a path. The kernel
+// stops each such call and asks the supervisor (seccomp_unotify(2)). The supervisor resolves the path in
+// the file tree of the process, and asks a [Decide] function about the real path. Then it makes the
+// call itself and hands the open file to the process. A change of the path meanwhile has no effect.
+// Start at [Rules] and [Start].
 package supervisor

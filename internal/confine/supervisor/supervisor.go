@@ -56,7 +56,7 @@ type Supervisor struct {
 }
 
 // Start answers calls until all processes of the filter are gone, or Stop. denied is told of each
-// refused request. After an error nobody answers: f is closed, and the calls fail with ENOSYS.
+// refused request. An error closes f, so the calls fail with ENOSYS.
 func Start(f *os.File, ids IDs, decide Decide, denied func(Request, error)) (*Supervisor, error) {
 	s := &Supervisor{listener: Listen(f), ids: ids, decide: decide, denied: denied, threads: map[int]bool{}, root: -1}
 	const answering = 2 // more of them slow each other down where few processors are
@@ -131,7 +131,7 @@ func (s *Supervisor) serve(ready chan<- error) {
 			continue // a signal
 		}
 		if poll[0].Revents&unix.POLLIN == 0 {
-			return // nobody is left
+			return // all processes are gone
 		}
 		var n Notification
 		if s.listener.receive(&n) == 0 {

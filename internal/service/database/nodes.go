@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/service/nodes"
 )
 
-// Node is a node of the ledger, with what a service notes of itself.
+// Node is a node of the ledger. A service has noted more about itself than a command.
 type Node struct {
 	postgres.Node
 
