@@ -103,7 +103,7 @@ func FuzzServerJSON(f *testing.F) {
 			return
 		}
 		p, err := packages.ParseCommand(r.Command)
-		if value == "" || !utf8.ValidString(name+value) { // it is left out, or written otherwise
+		if value == "" || !utf8.ValidString(name) || !utf8.ValidString(value) { // it is left out, or written otherwise
 			return
 		}
 		if err != nil || p == nil || p.Name != identifier || p.Version != version || len(p.Args) != 2 || p.Args[0] != name || p.Args[1] != value {
