@@ -93,7 +93,7 @@ func (s *Service) endTurn(e turnEnd) error {
 	} else {
 		err = s.o.Turns.LeaveTurn(context.Background(), e.session, e.epoch, e.left)
 	}
-	if mayPass(err) {
+	if fault.Passing(err) {
 		s.ends.mu.Lock()
 		defer s.ends.mu.Unlock()
 		s.ends.list = append(s.ends.list, e)
@@ -110,12 +110,6 @@ func (s *Service) endTurns() {
 	for _, e := range list {
 		_ = s.endTurn(e) // what fails is in the list again
 	}
-}
-
-// mayPass reports whether the ledger failed in a way that passes: the server or the space is back
-// some day.
-func mayPass(err error) bool {
-	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull)
 }
 
 // errLeaseLost ends a turn of a node whose lease is over.
@@ -146,7 +140,7 @@ func (t *turn) leave(err error) (leave bool) {
 // recorded; a turn of which it is has nothing left to continue.
 func left(err error) store.TurnRequest {
 	switch {
-	case !mayPass(err):
+	case !fault.Passing(err):
 		return store.NoRequest
 	case errors.Is(err, fault.ToolCancelled):
 		return store.CancelTurn
@@ -272,7 +266,7 @@ func (s *Service) adopt(ctx context.Context, l *session, a store.AskedTurn) {
 	if err == nil {
 		err = s.continueTurn(ctx, by, l, turnRecovered)
 	}
-	if errors.Is(err, fault.SessionBusy) || errors.Is(err, errClosing) || mayPass(err) || err == nil {
+	if errors.Is(err, fault.SessionBusy) || errors.Is(err, errClosing) || fault.Passing(err) || err == nil {
 		return // somebody else's message has started a turn, another node will continue it, or the next look will
 	}
 	if s.o.Report != nil {

@@ -114,7 +114,7 @@ func (s *Service) continueIfInterrupted(ctx context.Context, l *session, by Call
 	}
 	_, _, err = s.start(ctx, &turn{session: l, by: by, starts: turnRecovered})
 	switch {
-	case err == nil, errors.Is(err, fault.SessionBusy), errors.Is(err, errClosing), mayPass(err):
+	case err == nil, errors.Is(err, fault.SessionBusy), errors.Is(err, errClosing), fault.Passing(err):
 		return false, nil // it goes on, here or in another process, or the next look tries again
 	case errors.Is(err, errNothingToContinue):
 		return true, nil

@@ -117,6 +117,10 @@ func (c Code) OfGrant() bool {
 	return c >= GrantInvalid && c <= GrantVersion || c >= GrantForged && c <= GrantWorkspace
 }
 
+// Passing reports whether an error says that the ledger failed in a way that passes: the server is back
+// some day, or space is freed.
+func Passing(err error) bool { return errors.Is(err, StoreFailed) || errors.Is(err, StoreFull) }
+
 // Exit is the process's exit status for an error of this code, as every
 // command's help lists them.
 func (c Code) Exit() int {

@@ -3,6 +3,8 @@ package approval_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,40 +14,86 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// failing cannot be read for a number of looks.
+// failing fails for a number of accesses of one kind.
 type failing struct {
 	store.Approvals
-	looks atomic.Int32
-	err   error
-	left  int32
-	over  func()
+	at   string
+	err  error
+	left atomic.Int32
+	over func() // once it is read again
+}
+
+func (f *failing) fails(what string) error {
+	if what != f.at {
+		return nil
+	}
+	switch n := f.left.Add(-1); {
+	case n >= 0:
+		return f.err
+	case n == -1 && f.over != nil:
+		f.over()
+	}
+	return nil
 }
 
 func (f *failing) Question(ctx context.Context, id string) (store.Approval, error) {
-	if n := f.looks.Add(1); n <= f.left {
-		return store.Approval{}, f.err
-	} else if n == f.left+1 {
-		f.over()
+	if err := f.fails("read"); err != nil {
+		return store.Approval{}, err
 	}
 	return f.Approvals.Question(ctx, id)
 }
 
-// A question outlives a ledger that cannot be read for a moment, as while a database fails
-// over. A damaged ledger ends it.
+func (f *failing) Questions(ctx context.Context, by store.QuestionFilter) ([]store.Approval, error) {
+	if err := f.fails("list"); err != nil {
+		return nil, err
+	}
+	return f.Approvals.Questions(ctx, by)
+}
+
+func (f *failing) Claim(ctx context.Context, binding [32]byte, now time.Time) (store.Approval, bool, error) {
+	if err := f.fails("claim"); err != nil {
+		return store.Approval{}, false, err
+	}
+	return f.Approvals.Claim(ctx, binding, now)
+}
+
+func (f *failing) Request(ctx context.Context, q store.Approval) (store.Approval, error) {
+	if err := f.fails("file"); err != nil {
+		return store.Approval{}, err
+	}
+	return f.Approvals.Request(ctx, q)
+}
+
+// A question outlives a ledger that cannot be read or written for a while, as while a database fails
+// over or its disk is full. A damaged ledger ends it. Wherever it happens.
 func TestAQuestionOutlivesAnOutage(t *testing.T) {
-	for _, code := range []fault.Code{fault.StoreFailed, fault.StoreCorrupt} {
-		s := openStore(t)
-		f := &failing{Approvals: s, err: fault.New(code, "gone"), left: 20}
-		f.over = func() {
-			id := waitFor(t, s, func(store.Approval) bool { return true })
-			if _, err := s.Vote(context.Background(), id, store.Vote{By: "user:bob", Yes: true, At: time.Now()}); err != nil {
-				t.Error(err)
-			}
-		}
-		d := &approval.Desk{Store: f, Wait: true, Every: time.Millisecond}
-		a, err := d.Ask(t.Context(), write(newRun(t, s), "a.txt", "x"))
-		if code == fault.StoreFailed && (err != nil || !a.Yes) || code == fault.StoreCorrupt && !errors.Is(err, code) {
-			t.Errorf("%s: %+v, %v", code, a, err)
+	for _, at := range []string{"read", "list", "claim", "file"} {
+		for _, code := range []fault.Code{fault.StoreFailed, fault.StoreFull, fault.StoreCorrupt} {
+			t.Run(fmt.Sprint(at, " ", code), func(t *testing.T) {
+				s := openStore(t)
+				f := &failing{Approvals: s, at: at, err: fault.New(code, "gone")}
+				f.left.Store(20)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				vote := func() {
+					id := waitFor(t, s, func(store.Approval) bool { return true })
+					if _, err := s.Vote(ctx, id, store.Vote{By: "user:bob", Yes: true, At: time.Now()}); err != nil {
+						t.Error(err)
+					}
+				}
+				if at == "read" {
+					f.over = vote // in the middle of the wait
+				} else if code != fault.StoreCorrupt {
+					var voting sync.WaitGroup
+					voting.Go(vote)
+					defer voting.Wait()
+				}
+				d := &approval.Desk{Store: f, Wait: true, Every: time.Millisecond}
+				a, err := d.Ask(ctx, write(newRun(t, s), "a.txt", "x"))
+				if code != fault.StoreCorrupt && (err != nil || !a.Yes) || code == fault.StoreCorrupt && !errors.Is(err, code) {
+					t.Errorf("%+v, %v", a, err)
+				}
+			})
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 		case err == nil:
 			blind += max(0, time.Since(seen)-every)
 			seen = time.Now()
-		case ctx.Err() == nil && !errors.Is(err, fault.StoreFailed):
+		case ctx.Err() == nil && !fault.Passing(err):
 			return filed, blind, err
 		}
 		if err == nil && now.State != store.Waiting {

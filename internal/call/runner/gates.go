@@ -275,7 +275,7 @@ func (f *flight) ask(ctx context.Context) error {
 // notAnswered reports whether a call ended while its question waited, so that nobody refused it.
 func notAnswered(ctx context.Context, err error) bool {
 	switch code := fault.CodeOf(err); code {
-	case fault.Interrupted, fault.ToolCancelled, fault.StoreFailed:
+	case fault.Interrupted, fault.ToolCancelled, fault.StoreFailed, fault.StoreFull:
 		return true
 	default:
 		return ctx.Err() != nil && (code.OfGrant() || code == fault.LimitReached || code == fault.ToolTimeout)

@@ -2,7 +2,6 @@ package standing
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/grant"
@@ -90,7 +89,7 @@ func (a *Authority) add(ctx context.Context, w *watch) {
 	}
 	defer a.lock.release()
 	err := a.look(ctx, w.nodes)
-	if waits := errors.Is(err, fault.StoreFailed) && !w.acts && !a.closed; err != nil && fault.CodeOf(err) != fault.GrantPaused && !waits {
+	if waits := fault.Passing(err) && !w.acts && !a.closed; err != nil && fault.CodeOf(err) != fault.GrantPaused && !waits {
 		w.cancel(err)
 		return
 	}
@@ -153,7 +152,7 @@ func (a *Authority) recheck(ctx context.Context) {
 	for w := range a.watches {
 		switch {
 		case err != nil:
-			if a.blind() && (w.acts || !errors.Is(err, fault.StoreFailed)) {
+			if a.blind() && (w.acts || !fault.Passing(err)) {
 				w.cancel(err)
 			}
 		default:

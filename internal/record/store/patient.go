@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -18,12 +17,12 @@ const (
 	PatientEvery = 100 * time.Millisecond
 )
 
-// Patiently repeats an access to a store while the store fails (fault.StoreFailed), at an interval,
+// Patiently repeats an access to a store while that fails in a way that passes ([fault.Passing]), at an interval,
 // for a time at most and until ctx ends. It returns the last error.
 func Patiently(ctx context.Context, limit, every time.Duration, access func() error) error {
 	for until := time.Now().Add(limit); ; {
 		err := access()
-		if !errors.Is(err, fault.StoreFailed) || !time.Now().Before(until) || pause.For(ctx, every) != nil {
+		if !fault.Passing(err) || !time.Now().Before(until) || pause.For(ctx, every) != nil {
 			return err
 		}
 	}

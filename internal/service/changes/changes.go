@@ -445,7 +445,7 @@ func (s *Changes) Forget(runs []uuid.UUID) (bool, error) {
 func (s *Changes) recover(ctx context.Context, st store.Store) error {
 	done, err := s.Folder().Recover()
 	s.mu.Lock()
-	if mayPass(err) {
+	if fault.Passing(err) {
 		s.looked = false
 	}
 	done = append(s.unrecorded, done...)
@@ -463,7 +463,7 @@ func (s *Changes) recover(ctx context.Context, st store.Store) error {
 		if rerr == nil {
 			rerr = record(ctx, st, run.Seq, ev, nil)
 		}
-		if mayPass(rerr) {
+		if fault.Passing(rerr) {
 			s.mu.Lock()
 			s.unrecorded = append(s.unrecorded, d)
 			s.mu.Unlock()
@@ -471,12 +471,6 @@ func (s *Changes) recover(ctx context.Context, st store.Store) error {
 		err = errors.Join(err, rerr)
 	}
 	return err
-}
-
-// mayPass reports whether an error of the ledger can pass by itself. A damaged
-// journal stays, and must not fail every call.
-func mayPass(err error) bool {
-	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull)
 }
 
 // unbegun is the age from which on a changeset without a run was left by a

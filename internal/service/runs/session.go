@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/google/uuid"
@@ -114,16 +113,10 @@ func (s *Session) take(ctx context.Context, call func(context.Context) runner.Ou
 	ctx, stop := s.Runner.Within(ctx, s.Run)
 	defer stop()
 	o := call(ctx)
-	if o.Fatal != nil && !passes(o.Fatal) {
+	if o.Fatal != nil && !fault.Passing(o.Fatal) {
 		s.close(o.Fatal)
 	}
 	return o, o.Fatal
-}
-
-// passes reports whether the record failed in a way that passes. Each call has an intent or an
-// outcome of its own, so further ones can be made.
-func passes(err error) bool {
-	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull)
 }
 
 // Interrupted reports whether this node lost the right to carry the session out. It must be begun

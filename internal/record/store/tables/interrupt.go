@@ -97,7 +97,7 @@ func (e *endless) note(entries []ledger.Entry, now time.Time, err error) {
 		case ledger.RunFinished:
 			e.runs[ev.Run] = true
 		case ledger.RunStarted:
-			if errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull) { // else it was refused
+			if fault.Passing(err) { // else it was refused
 				e.started[uuid.UUID(ev.ID)] = now
 			}
 		}
