@@ -99,6 +99,11 @@ func (t *Tally) Add(s tool.Status) {
 	}
 }
 
+// Tally returns the counts of a RunFinished event.
+func (e *Event) Tally() Tally {
+	return Tally{Total: int(e.Total), Completed: int(e.Completed), Denied: int(e.Denied), Failed: int(e.Failed), Refused: int(e.Refused)}
+}
+
 // Time is a moment as events hold it, in UTC.
 func Time(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 

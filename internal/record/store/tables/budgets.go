@@ -267,12 +267,17 @@ func (s *Store) reclaim(ctx context.Context) error {
 	return s.fault(err, "what dead processes had leased cannot be read")
 }
 
-// usedBy returns the use of a run's calls, from its events, and whether the run has ended.
-func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, ended bool, err error) {
-	at := map[uint32]int{}
+// usedBy returns the use of an ended run's calls, from its events. The end counts the calls, so that
+// one whose events were moved to another run is missed.
+func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, err error) {
+	at, p, counted := map[uint32]int{}, ledger.NewProgress(run), false
 	err = s.eachAuthentic(ctx, "run = ?", func(r *rawEvent) error {
 		e, err := ledger.Decode(r.body)
-		if ended = ended || e.Kind == ledger.RunFinished; err != nil || !e.Kind.OfCall() {
+		if err == nil {
+			err = p.Add(r.seq, &e)
+		}
+		counted = counted || e.Kind == ledger.RunFinished && e.Tally() == p.Tally
+		if err != nil || !e.Kind.OfCall() {
 			return err
 		}
 		i, ok := at[e.Call]
@@ -288,7 +293,10 @@ func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, en
 		c.cut = c.cut || e.Status == tool.StatusInterrupted
 		return nil
 	}, int64(run))
-	return calls, ended, err
+	if err == nil && !counted {
+		err = fault.New(fault.StoreCorrupt, "the run %d is listed as ended in %q, but no event ended it with these calls", run, s.name).ForOperator("remit verify lists the changed records")
+	}
+	return calls, err
 }
 
 type takenBy struct {
@@ -298,12 +306,9 @@ type takenBy struct {
 }
 
 func (s *Store) reclaimRun(ctx context.Context, run ledger.Seq) error {
-	calls, ended, err := s.usedBy(ctx, run)
+	calls, err := s.usedBy(ctx, run)
 	if err != nil {
 		return err
-	}
-	if !ended {
-		return fault.New(fault.StoreCorrupt, "the run %d is listed as ended in %q, but no event ended it", run, s.name).ForOperator("remit verify lists the changed records")
 	}
 	r := newRequest()
 	var budgets, leases []sealedRow

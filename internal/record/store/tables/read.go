@@ -167,7 +167,8 @@ func (s *Store) compareEnd(ctx context.Context, r *ledger.Run) error {
 		}
 	}
 	told.Status, told.Ended = end.Status.String(), ledger.Time(end.At)
-	told.Total, told.Completed, told.Denied, told.Failed, told.Refused = int(end.Total), int(end.Completed), int(end.Denied), int(end.Failed), int(end.Refused)
+	t := end.Tally()
+	told.Total, told.Completed, told.Denied, told.Failed, told.Refused = t.Total, t.Completed, t.Denied, t.Failed, t.Refused
 	told.Unverified = row.Unverified || stillOpen > 0 || !open && (row.Status != told.Status || !row.Ended.Equal(told.Ended) || row.Total != told.Total || row.Completed != told.Completed ||
 		row.Denied != told.Denied || row.Failed != told.Failed || row.Refused != told.Refused)
 	*r = told

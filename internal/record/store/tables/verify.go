@@ -340,8 +340,7 @@ func (v *verification) foldRun(seq ledger.Seq, e *ledger.Event) error {
 		r.skipped = true
 		return v.problem("events", fmt.Sprint(seq), seq, "%s", fault.Message(err))
 	}
-	t := ledger.Tally{Total: int(e.Total), Completed: int(e.Completed), Denied: int(e.Denied), Failed: int(e.Failed), Refused: int(e.Refused)}
-	if e.Kind == ledger.RunFinished && t != r.Tally {
+	if t := e.Tally(); e.Kind == ledger.RunFinished && t != r.Tally {
 		return v.problem("events", fmt.Sprint(seq), seq, "it counts %+v calls, the run has %+v", t, r.Tally)
 	}
 	return nil
