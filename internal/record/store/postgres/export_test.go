@@ -54,6 +54,15 @@ func (d database) settleAs(ctx context.Context, number int64, token [16]byte) (s
 // Present asks whether the server has this node and its batches.
 func (s *Store) Present(ctx context.Context) error { return database{s}.Present(ctx, s.read) }
 
+// CanSettle reports whether no goroutine holds the lock that settling takes.
+func (s *Store) CanSettle() bool {
+	free := s.mu.TryLock()
+	if free {
+		s.mu.Unlock()
+	}
+	return free
+}
+
 // PassLease makes the node's lease be over, as if it had been stopped for its time.
 func (s *Store) PassLease() { s.stay.Load().until.Store(s.clock() - 1) }
 

@@ -38,6 +38,31 @@ func TestALossIsNotHiddenByLaterBatches(t *testing.T) {
 	}
 }
 
+// TestARenewalHoldsNoLock: a node that the server does not know renews its lease, which can take as
+// long as the lease. Calls of other goroutines go on meanwhile.
+func TestARenewalHoldsNoLock(t *testing.T) {
+	ctx, home := t.Context(), t.TempDir()
+	s := openWith(t, postgres.Options{Home: home, Lease: time.Minute})
+	begin(s, nil)
+	lock := must(connect(t, home).Begin(ctx))
+	must(connect(t, home).Exec(ctx, "DELETE FROM heads"))
+	must(lock.Exec(ctx, "LOCK TABLE members"))
+	asked := make(chan error, 1)
+	go func() { asked <- s.Present(ctx) }()
+	waitForLocks(t, home, 1)
+	for !s.CanSettle() {
+		select {
+		case err := <-asked:
+			t.Fatalf("the lock was held until the answer: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	must(0, lock.Rollback(ctx))
+	if err := <-asked; err == nil {
+		t.Error("a node without a head is present")
+	}
+}
+
 // TestSettlingCanBeRepeated: its answer can be lost as well.
 func TestSettlingCanBeRepeated(t *testing.T) {
 	s := openWith(t, postgres.Options{Home: t.TempDir(), Lease: time.Hour})

@@ -217,6 +217,11 @@ func TestOlderRowsDecideNothing(t *testing.T) {
 	storetest.OlderRows(t, open, tamper)
 }
 
+func TestADamagedQuestionKeepsNoRunOpen(t *testing.T) {
+	racetest.Skip(t, "one goroutine at a time")
+	storetest.DamagedQuestions(t, open, tamper)
+}
+
 func TestMovedEventsDecideNothing(t *testing.T) {
 	racetest.Skip(t, "one goroutine at a time")
 	storetest.MovedEvents(t, open, tamper)
@@ -239,6 +244,42 @@ func TestACopiedVoteCountsOnce(t *testing.T) {
 	must(d.DB.Exec("DELETE FROM votes WHERE by = 'user:bob'"))
 	if q, err := s.Vote(ctx, q.ID, store.Vote{By: "user:cleo", Yes: true, At: at}); !errors.Is(err, fault.StoreCorrupt) {
 		t.Errorf("with a copied vote, the question is %v; %v", q.State, err)
+	}
+}
+
+// A copy of a question in a table that inherits from its table is listed as long as it is there,
+// whatever becomes of the question. No loop waits for its end.
+func TestACopiedQuestionEndsNoLoop(t *testing.T) {
+	home, at := t.TempDir(), time.Now()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // it ends a loop that does not end by itself
+	defer stop()
+	s := openWith(t, postgres.Options{Home: home})
+	d := tamper(t, home)
+	ask := func(run ledger.Seq, until time.Time) store.Approval {
+		return must(s.Request(ctx, store.Approval{ID: uuid.New(), Holder: "agent:x", Binding: [32]byte{byte(run)}, Run: run, Asked: until.Add(-time.Hour), Until: until, Needs: 2, GoodFor: time.Hour, Body: []byte(`{}`)}))
+	}
+	queued := store.QueuedRun{ID: uuid.Must(uuid.NewV7()), Priority: 1, Principal: "user:ann", Queued: at, Due: at, Task: store.Task{Plan: []byte("x"), Doc: []byte(`{}`)}}
+	_, _, err := s.Enqueue(ctx, queued, store.QueueRoom{})
+	must(0, err)
+	run := must(s.StartQueued(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: queued.ID[:], Mode: ledger.Live}}, nil))
+
+	old := ask(0, at.Add(-time.Hour))
+	must(d.DB.Exec("CREATE TABLE kept AS SELECT * FROM questions"))
+	must(d.DB.Exec("CREATE TABLE copied() INHERITS (questions)"))
+	must(0, s.CloseQuestion(ctx, old.ID, store.Closing{By: "user:ann", At: at}))
+	q := ask(run, at.Add(time.Hour))
+	must(s.Vote(ctx, q.ID, store.Vote{By: "user:ann", Yes: true, At: at})) // from here on, the closed question is not read again
+	must(d.DB.Exec("INSERT INTO copied SELECT * FROM kept"))
+	if list, err := s.Questions(ctx, store.QuestionFilter{State: store.Waiting, Sealed: true}); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("%d questions are listed; %v", len(list), err)
+	}
+
+	must(d.DB.Exec("INSERT INTO copied SELECT * FROM questions WHERE id = $1", q.ID[:]))
+	if err := s.TimeOutQueued(ctx, queued.ID); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("the run was ended with %v; want %v", err, fault.StoreCorrupt)
+	}
+	if r := must(s.Run(t.Context(), queued.ID.String())); r.Status != tool.TimedOut.String() {
+		t.Errorf("the run is %q", r.Status)
 	}
 }
 

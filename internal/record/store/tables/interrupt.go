@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -18,12 +19,14 @@ import (
 )
 
 // InterruptRuns closes, as interrupted, the open runs of owners that are dead, and frees
-// the budgets that ended runs still lease. It returns how many runs it closed.
+// the budgets that ended runs still lease. It returns how many runs it closed. A damaged question
+// of a closed run is told at the end.
 func (s *Store) InterruptRuns(ctx context.Context, dead func(owner uuid.UUID) (bool, error)) (closed int, err error) {
+	var damage error
 	for before := ledger.Seq(0); ; {
 		runs, err := s.Runs(ctx, store.RunFilter{Status: ledger.Running, Before: before, Limit: page})
 		if err != nil || len(runs) == 0 {
-			return closed, errors.Join(err, s.reclaim(ctx))
+			return closed, errors.Join(err, s.reclaim(ctx), damage)
 		}
 		for _, r := range runs {
 			before = r.Seq
@@ -34,10 +37,10 @@ func (s *Store) InterruptRuns(ctx context.Context, dead func(owner uuid.UUID) (b
 				continue
 			}
 			did, err := s.interrupt(ctx, r.Seq)
-			if err != nil {
+			if err != nil && !did {
 				return closed, err
 			}
-			if did {
+			if damage = cmp.Or(damage, err); did {
 				closed++
 			}
 		}
@@ -211,26 +214,27 @@ func (e *endless) forget(run ledger.Seq) {
 }
 
 // InterruptEndless closes, as interrupted, the runs of this process whose end it could not record.
-// It returns how many it closed.
+// It returns how many it closed. A damaged question is told as in InterruptRuns.
 func (s *Store) InterruptEndless(ctx context.Context) (closed int, err error) {
 	if err := s.findStarted(ctx); err != nil {
 		return 0, err
 	}
+	var damage error
 	for _, run := range s.endless.list() {
 		did, err := s.interrupt(ctx, run)
-		if err != nil {
+		if err != nil && !did {
 			return closed, err
 		}
 		s.endless.forget(run)
-		if did {
+		if damage = cmp.Or(damage, err); did {
 			closed++
 		}
 	}
-	return closed, nil
+	return closed, damage
 }
 
 // interrupt closes a run and its open calls. If another process was faster, the
-// writer refuses the entries and nothing is changed.
+// writer refuses the entries and nothing is changed. With true, an error is about the run's questions.
 func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
 	return s.endRun(ctx, run, tool.StatusInterrupted, fault.Interrupted)
 }
