@@ -238,6 +238,11 @@ func TestOlderRowsDecideNothing(t *testing.T) {
 	storetest.OlderRows(t, open, tamper)
 }
 
+func TestATableThatIsPutBackDecidesNothing(t *testing.T) {
+	racetest.Skip(t, "one goroutine at a time")
+	storetest.PutBackTables(t, open, tamper)
+}
+
 func TestADamagedQuestionKeepsNoRunOpen(t *testing.T) {
 	racetest.Skip(t, "one goroutine at a time")
 	storetest.DamagedQuestions(t, open, tamper)

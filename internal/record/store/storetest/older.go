@@ -233,7 +233,7 @@ func decisions(t *testing.T, s store.Backend, uses []func(context.Context, store
 func (d Tamper) replace(t *testing.T, table string, columns []string, row, with []any) {
 	t.Helper()
 	if row != nil {
-		keys := olderKeys[table]
+		keys := max(1, olderKeys[table]) // the table of seals has one
 		if _, err := d.DB.Exec(d.Rebind("DELETE FROM "+table+" WHERE "+strings.Join(columns[:keys], " = ? AND ")+" = ?"), row[:keys]...); err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,8 @@ type knownTable struct {
 func (t *knownTable) look(ctx context.Context, s *Store, f func()) (int64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now, err := s.readSeal(ctx, s.read, t.table.name)
-	if err == nil && (t.macs == nil || now.version != t.seal.version || now.sum != t.seal.sum) {
+	l, err := s.readLog(ctx, s.read) // it tells of all seals: an older one that was put back is found
+	if err == nil && (t.macs == nil || !l.hasSeal(t.table.name, t.seal.mac)) {
 		if err = t.catchUp(ctx, s); err != nil {
 			t.forget()
 		}

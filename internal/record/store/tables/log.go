@@ -5,7 +5,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"hash"
+	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -45,6 +47,11 @@ func (l *logState) sumIn(k *Keys, epoch string) []byte {
 	m.Write([]byte(l.seals)) // since size determines the length of everything before it
 	m.Write([]byte(epoch))   // empty, or begins with a byte that seals do not have
 	return m.Sum(nil)
+}
+
+// hasSeal reports whether a table's present seal has this MAC.
+func (l *logState) hasSeal(table string, mac []byte) bool {
+	return strings.Contains(" "+l.seals+" ", fmt.Sprintf(" %s %X ", table, mac))
 }
 
 const (

@@ -88,8 +88,7 @@ func (s *Store) StandingVersion(ctx context.Context) (int64, error) {
 	if s.format < SealedFormat {
 		return 0, nil
 	}
-	l, err := s.readSeal(ctx, s.read, tableStandings.name)
-	return l.version, s.fault(err, "the standing of grants cannot be read")
+	return s.standings.look(ctx, s, func(map[uuid.UUID]knownStanding) {})
 }
 
 // SetStanding implements store.Grants. A revocation is final: another standing is
