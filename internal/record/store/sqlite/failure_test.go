@@ -242,6 +242,22 @@ func TestModesOfWhatIsMade(t *testing.T) {
 	}
 }
 
+// TestThePublicKeyFileHasTheWholeKey: a key that is read as one with the same name and hash is
+// another one where its text differs. The text is broken at each place.
+func TestThePublicKeyFileHasTheWholeKey(t *testing.T) {
+	home := t.TempDir()
+	s := openWith(t, sqlite.Options{Home: home})
+	file := filepath.Join(home, "keys", "ledger.pub")
+	for i := range s.PublicKey() {
+		text := s.PublicKey()[:i] + "\n" + s.PublicKey()[i:] + "\n"
+		must(0, os.WriteFile(file, []byte(text), 0o600))
+		was, err := s.CheckPublicKey(t.Context())
+		if got := string(must(os.ReadFile(file))); err != nil || (was == "") != (i == 0) || strings.TrimSpace(got) != s.PublicKey() {
+			t.Errorf("%q was accepted: %q, %v; the file has %q", text, was, err, got)
+		}
+	}
+}
+
 func TestManyFirstOpensAtOnceMakeOneLedger(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	var wg sync.WaitGroup

@@ -35,8 +35,8 @@ func (s *Store) CheckPublicKey(ctx context.Context) (repaired string, err error)
 	return repaired, nil
 }
 
-// publicFault returns the fault of the public key file; "": none. A foreign key has another hash.
-// Comparing hashes takes a microsecond, deriving the key a millisecond.
+// publicFault returns the fault of the public key file; "": none. Whole keys are compared: a key with
+// the same name and 32-bit hash can be made.
 func (k *Keys) publicFault() string {
 	b, err := wholefile.ReadRegular(filepath.Join(k.dir, PublicFile), 64<<10)
 	switch {
@@ -49,11 +49,11 @@ func (k *Keys) publicFault() string {
 	case len(strings.TrimSpace(string(b))) == 0:
 		return "is empty"
 	}
-	public, err := note.NewVerifier(strings.TrimSpace(string(b)))
-	if err != nil {
+	text := strings.TrimSpace(string(b))
+	if _, err := note.NewVerifier(text); err != nil {
 		return "is damaged"
 	}
-	if pair := k.pair(); public.Name() != pair.Name() || public.KeyHash() != pair.KeyHash() {
+	if public, err := k.pair().public(); err != nil || text != public {
 		return "does not belong to the ledger's signing key"
 	}
 	return ""
