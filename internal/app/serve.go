@@ -236,10 +236,10 @@ func (a *App) ready(ctx context.Context) error {
 	return err
 }
 
-// recover closes what dead processes left open, and tells operators.
+// recover closes what dead processes left open, and tells operators. It does not wait.
 func (a *App) recover(ctx context.Context, s store.Backend) error {
 	before := s.Deaths()
-	runs, err := s.Recover(ctx)
+	runs, err := s.RecoverKnown(ctx)
 	a.Notifier.Recovered(runs, s.Deaths()-before)
 	return err
 }

@@ -35,10 +35,7 @@ func (s *Service) takeLease(ctx context.Context, r store.SessionRecord, d sessio
 // checkLease gives a session's runs, and fault.SessionBusy if one of them is open: a
 // process has the lease.
 func (s *Service) checkLease(ctx context.Context, session uuid.UUID) ([]ledger.Run, error) {
-	if _, err := s.o.Record.Recover(ctx); err != nil {
-		return nil, err
-	}
-	runs, err := s.o.Record.SessionRuns(ctx, session)
+	runs, err := s.closedRuns(ctx, session)
 	if err == nil && anyOpen(runs) {
 		err = errBusy("another process works on the session")
 	}
@@ -48,11 +45,25 @@ func (s *Service) checkLease(ctx context.Context, session uuid.UUID) ([]ledger.R
 // leasedElsewhere reports whether another process has the lease on a session. In a
 // ledger that is only read, an open run counts as one.
 func (s *Service) leasedElsewhere(ctx context.Context, session uuid.UUID) (bool, error) {
-	if _, err := s.o.Record.Recover(ctx); err != nil && !errors.Is(err, fault.StoreReadOnly) {
-		return false, err
+	runs, err := s.closedRuns(ctx, session)
+	if errors.Is(err, fault.StoreReadOnly) {
+		runs, err = s.o.Record.SessionRuns(ctx, session)
 	}
-	runs, err := s.o.Record.SessionRuns(ctx, session)
 	return anyOpen(runs), err
+}
+
+// closedRuns closes the runs of dead processes and gives the session's runs. While one is open, it
+// waits until the store knows all dead processes.
+func (s *Service) closedRuns(ctx context.Context, session uuid.UUID) (runs []ledger.Run, err error) {
+	for _, end := range []func(context.Context) (int, error){s.o.Record.RecoverKnown, s.o.Record.Recover} {
+		if _, err = end(ctx); err == nil {
+			runs, err = s.o.Record.SessionRuns(ctx, session)
+		}
+		if err != nil || !anyOpen(runs) {
+			break
+		}
+	}
+	return runs, err
 }
 
 func anyOpen(runs []ledger.Run) bool {

@@ -37,6 +37,7 @@ type Record interface {
 	Load(ctx context.Context, p ledger.Part) ([]byte, error)
 	// Recover closes the runs that dead processes left open.
 	Recover(ctx context.Context) (int, error)
+	RecoverKnown(ctx context.Context) (int, error)
 }
 
 // Options is what a Service is made of. All fields are required, except Files, Match,

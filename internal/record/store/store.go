@@ -54,8 +54,10 @@ type Store interface {
 	Load(ctx context.Context, p ledger.Part) ([]byte, error)
 
 	// Recover closes, as interrupted, the runs and calls whose process is
-	// provably dead, and says how many runs it closed.
+	// provably dead, and says how many runs it closed. It may wait until it knows.
 	Recover(ctx context.Context) (int, error)
+	// RecoverKnown is Recover without a wait. It leaves the runs of processes that may live.
+	RecoverKnown(ctx context.Context) (int, error)
 	// Deaths counts the dead processes that Recover has found through this store. A process
 	// counts if it had begun a run, or to apply or undo changes.
 	Deaths() uint64

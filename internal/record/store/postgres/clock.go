@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/owners"
 )
 
 // All nodes share the server's clock. A node asks for it when it opens the ledger, with each
@@ -43,44 +44,90 @@ func (s *Store) askClockOnce(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	shift := micros*1000 - (asked+s.clock())/2
-	if was := s.shift.Swap(shift); was != 0 && time.Duration(shift-was).Abs() > time.Second {
+	if was := s.shift.Swap(shift); was != 0 && time.Duration(shift-was).Abs() > min(time.Second, s.lease/2) {
 		s.jumped.Store(s.clock())
 	}
 	return nil
 }
 
-// removeDead removes the nodes whose lease is over. After a jump of the server's clock it first
-// gives all nodes the time of a lease to renew theirs.
+const (
+	selectEnded = "SELECT id FROM members WHERE lease_until < clock_timestamp()"
+	removeEnded = "DELETE FROM members WHERE id = $1 AND lease_until < clock_timestamp()"
+)
+
+// removeDead removes the nodes whose lease is over. The server's clock may have jumped, so it leaves
+// nodes that may live. A later call removes them.
 func (s *Store) removeDead(ctx context.Context) error {
 	if err := s.askClock(ctx, s.durable); err != nil {
 		return err
 	}
-	if jumped := s.jumped.Load(); jumped != 0 && s.clock()-jumped < int64(s.lease) {
-		return nil
-	}
-	if s.clock() <= s.patient.Load() { // this node was away itself: the others get the time of a lease to come back
-		return nil
-	}
-	if err := s.watchYoung(ctx); err != nil {
-		return err
+	if !s.watched() {
+		return s.removeEnded(ctx)
 	}
 	_, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE lease_until < clock_timestamp()")
 	return err
 }
 
-// watchYoung waits while leases are over and this process has not watched them for the time of a
-// lease: the clock may have jumped just before it opened the ledger. Living nodes renew theirs.
-func (s *Store) watchYoung(ctx context.Context) error {
-	for s.clock() <= s.joined+int64(s.lease) {
-		var over bool
-		if err := s.durable.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM members WHERE lease_until < clock_timestamp())").Scan(&over); err != nil || !over {
+// watched reports whether living nodes have had the time of a lease to renew theirs: since the server's
+// clock jumped, since this node was away, and since this process opened the ledger.
+func (s *Store) watched() bool {
+	now, jumped := s.clock(), s.jumped.Load()
+	return (jumped == 0 || now-jumped >= int64(s.lease)) && now > s.patient.Load() && now > s.joined.Load()+int64(s.lease)
+}
+
+// removeEnded removes the nodes whose lease is over and whose process has ended, as its lock in this
+// home shows.
+func (s *Store) removeEnded(ctx context.Context) error {
+	over, err := s.endedLeases(ctx)
+	for _, id := range over {
+		lock, lerr := owners.In(s.home).Take(id)
+		if lerr != nil || lock == nil {
+			continue // the node lives, or nothing here tells whether it does
+		}
+		_, rerr := s.durable.ExecContext(ctx, removeEnded, id)
+		if rerr == nil {
+			rerr = owners.In(s.home).Remove(id, lock)
+		}
+		err = errors.Join(err, rerr, lock.Close())
+	}
+	return err
+}
+
+// endedLeases lists the nodes whose lease is over.
+func (s *Store) endedLeases(ctx context.Context) (out []uuid.UUID, err error) {
+	rows, err := s.durable.QueryContext(ctx, selectEnded)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		out = append(out, id)
+	}
+	return out, rows.Err()
+}
+
+// lookEvery is the longest time between two looks at leases that are over.
+const lookEvery = 250 * time.Millisecond
+
+// awaitDead is removeDead for callers that need to know all dead nodes. A young process waits here: living
+// nodes have the time of a lease to renew theirs.
+func (s *Store) awaitDead(ctx context.Context) error {
+	for {
+		if err := s.removeDead(ctx); err != nil || s.clock() > s.joined.Load()+int64(s.lease) {
 			return err
 		}
-		if err := pause.For(ctx, s.lease/20); err != nil {
+		over, err := s.endedLeases(ctx)
+		if err != nil || len(over) == 0 {
+			return err
+		}
+		if err := pause.For(ctx, min(s.lease/20, lookEvery)); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // serverTime is the server's time, as the last answer tells it.

@@ -211,6 +211,66 @@ func TestAYoungProcessRemovesNoLivingNode(t *testing.T) {
 	}
 }
 
+// TestAYoungProcessWaitsForNobody: the leases of three nodes are over, as after a jump of the clock. One
+// lives, and two have died, of which one in this home. A process that opens the ledger does its work at
+// once, and closes the run of that one alone. A wait would take an hour.
+func TestAYoungProcessWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	url := server.Schema(t, home)
+	node := func() *postgres.Store {
+		s := must(postgres.Open(t.Context(), postgres.Options{Home: home, URL: url, Lease: time.Hour}))
+		t.Cleanup(func() { _ = s.Close() }) // another node may have removed it
+		return s
+	}
+	living, here, elsewhere := node(), node(), node()
+	for _, n := range []*postgres.Store{living, here, elsewhere} {
+		begin(n, nil)
+	}
+	here.Die(true)
+	elsewhere.Die(false)
+	young := node()
+	over := "UPDATE members SET lease_until = clock_timestamp() - interval '1 second' WHERE id <> '" + young.Owner().String() + "'"
+	execute(t, url, over)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if n := must(young.RecoverKnown(ctx)); n != 1 {
+		t.Errorf("closed %d runs, want the one of the node that died in this home", n)
+	}
+	if list := must(young.Nodes(ctx)); len(list) != 3 {
+		t.Errorf("then the nodes are %v", list)
+	}
+	begin(living, nil)
+	young.Age()
+	if n := must(young.RecoverKnown(ctx)); n != 3 { // two of the living one
+		t.Errorf("after the time of a lease it closed %d runs, want those of the nodes that have not renewed theirs", n)
+	}
+}
+
+// TestNobodyIsRemovedAfterAJumpDuringTheWait: the clock jumps while a young process waits for nodes to
+// renew their leases. A node that lives is not removed at the end of that wait.
+func TestNobodyIsRemovedAfterAJumpDuringTheWait(t *testing.T) {
+	t.Parallel()
+	living, young, move := nodesOf(t, time.Hour)
+	begin(living, nil)
+	url := server.Schema(t, living.Home())
+	for _, locked := range []bool{true, false} { // the second one is waited for
+		dead := must(postgres.Open(t.Context(), postgres.Options{Home: living.Home(), URL: url, Lease: time.Hour}))
+		t.Cleanup(func() { _ = dead.Close() })
+		dead.Die(locked)
+		execute(t, url, "UPDATE members SET lease_until = clock_timestamp() - interval '1 second' WHERE id = '"+dead.Owner().String()+"'")
+	}
+	closed := make(chan int, 1)
+	go func() { closed <- must(young.Recover(t.Context())) }()
+	wait(t, "it has removed the first one", func() bool { return len(must(young.Nodes(t.Context()))) == 3 })
+	move(2 * time.Hour)
+	must(0, young.AskClock(t.Context()))
+	young.Age()
+	if n := <-closed; n != 0 {
+		t.Errorf("closed %d runs of a node that lives", n)
+	}
+}
+
 // TestTheClockIsMeasuredWithoutTheWait: the server's time is right after a wait for a connection.
 func TestTheClockIsMeasuredWithoutTheWait(t *testing.T) {
 	t.Parallel()

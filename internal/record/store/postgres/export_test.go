@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/remitrun/remit/internal/record/store/owners"
 	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
@@ -85,6 +86,25 @@ func (s *Store) StopRenewing() {
 	s.beating.Wait()
 }
 
+// Home is the folder of the ledger's keys.
+func (s *Store) Home() string { return s.home }
+
+// Die ends the node as a kill of its process does. Without its lock no other process of the home knows.
+func (s *Store) Die(locked bool) {
+	s.StopRenewing()
+	if !locked {
+		must(0, owners.In(s.home).Remove(s.me(), s.stay.Load().lock))
+	}
+	must(0, s.stay.Load().lock.Close())
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // OwnerIsDead is Dead of package tables.
 func (s *Store) OwnerIsDead(ctx context.Context, owner uuid.UUID) (bool, error) {
 	return database{s}.Dead(ctx, owner)
@@ -100,4 +120,4 @@ func (s *Store) AskClock(ctx context.Context) error { return s.askClock(ctx, s.b
 func (s *Store) ServerTime() time.Time { return s.serverTime() }
 
 // Age makes the process older than its lease.
-func (s *Store) Age() { s.joined -= int64(s.lease) + 1 }
+func (s *Store) Age() { s.joined.Add(-int64(s.lease) - 1) }

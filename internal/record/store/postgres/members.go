@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"maps"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -14,12 +15,14 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store/owners"
 )
 
 // stay is one membership of this node, from the time when it joined until its lease is over or
 // another node has removed it. Then the node may join anew, with another ID.
 type stay struct {
 	id    uuid.UUID
+	lock  *os.File        // in owners, by which this home knows that the process lives; nil: it cannot
 	until atomic.Int64    // when the lease is over, by clock
 	held  context.Context // ends, with the reason as its cause, when the stay is over
 	end   context.CancelCauseFunc
@@ -47,14 +50,22 @@ func (s *Store) join(ctx context.Context) error {
 		return err
 	}
 	t.until.Store(asked + int64(s.lease))
-	s.joined = s.clock()
+	s.joined.Store(s.clock())
 	s.renewed.Store(&renewal{at: time.Now()})
 	return nil
 }
 
 // enter writes the row of a stay, and removes that of the one before. A migration has the table for
 // itself, so no node enters that does not know the tables as they are.
-func (s *Store) enter(ctx context.Context, db *sql.DB, t, before *stay) error {
+func (s *Store) enter(ctx context.Context, db *sql.DB, t, before *stay) (err error) {
+	if lock, herr := owners.In(s.home).Hold(t.id); herr == nil { // a home may be read-only
+		t.lock = lock
+		defer func() {
+			if err != nil {
+				s.unlock(t)
+			}
+		}()
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -80,8 +91,18 @@ func (s *Store) enter(ctx context.Context, db *sql.DB, t, before *stay) error {
 	}
 	if err == nil && before != nil {
 		s.rebase(base, last.number)
+		s.unlock(before)
 	}
 	return err
+}
+
+// unlock removes the lock of a stay that is over. A file that stays is removed with its node, or does
+// not matter: its lock is free.
+func (s *Store) unlock(t *stay) {
+	if t.lock != nil {
+		_ = errors.Join(owners.In(s.home).Remove(t.id, t.lock), t.lock.Close())
+		t.lock = nil
+	}
 }
 
 // endStay removes the row of a stay that is over. It returns the number of the last batch, 0 if
@@ -277,6 +298,7 @@ func (s *Store) leave() error {
 	defer stop()
 	t := s.stay.Load()
 	_, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE id = $1", t.id)
+	s.unlock(t)
 	if t.over() != nil {
 		return nil
 	}
@@ -316,11 +338,19 @@ func (s *Store) errAway() error {
 
 // Recover implements store.Store. It removes the nodes whose lease is over, which can
 // then append nothing, and closes the runs of all that are no members.
-func (s *Store) Recover(ctx context.Context) (int, error) {
+func (s *Store) Recover(ctx context.Context) (int, error) { return s.recoverAfter(ctx, s.awaitDead) }
+
+// RecoverKnown implements store.Store.
+func (s *Store) RecoverKnown(ctx context.Context) (int, error) {
+	return s.recoverAfter(ctx, s.removeDead)
+}
+
+// recoverAfter closes the runs of all that are no members, after remove.
+func (s *Store) recoverAfter(ctx context.Context, remove func(context.Context) error) (int, error) {
 	if s.readOnly {
 		return 0, s.ErrReadOnly()
 	}
-	if err := s.removeDead(ctx); err != nil {
+	if err := remove(ctx); err != nil {
 		return 0, s.fault(err, "dead nodes cannot be removed")
 	}
 	ended, err := s.InterruptEndless(ctx)

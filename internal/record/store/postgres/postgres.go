@@ -94,7 +94,7 @@ type Store struct {
 	far      map[uuid.UUID]far    // leases of others; of beat alone
 	stay     atomic.Pointer[stay] // the present one, or the last
 	renewed  atomic.Pointer[renewal]
-	joined   int64           // when this process first joined, by clock
+	joined   atomic.Int64    // when this process first joined, by clock
 	patient  atomic.Int64    // until then, by clock, this node removes no others
 	dead     context.Context // ends, with the reason as its cause, when only a person can mend what is wrong
 	die      context.CancelCauseFunc
@@ -292,7 +292,7 @@ func (d database) HoldOwner() error { return nil }
 // Dead implements tables.Database. It removes the nodes whose lease is over, which can then append
 // nothing.
 func (d database) Dead(ctx context.Context, owner uuid.UUID) (bool, error) {
-	if err := d.removeDead(ctx); err != nil {
+	if err := d.awaitDead(ctx); err != nil {
 		return false, d.fault(err, "the owner of a request cannot be found out")
 	}
 	var n int

@@ -5,52 +5,24 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store/owners"
 )
 
-const ownerFolder = "owners"
-
-func (s *Store) ownerPath(id uuid.UUID) string {
-	return filepath.Join(s.home, ownerFolder, id.String()+".lock")
-}
-
 // holdOwner takes the lock that shows other processes that this one is alive. It
-// is held until Close, or until the kernel drops it with the process. The file gets
-// its name once it is locked, so that no recovering process finds it free.
-func (s *Store) holdOwner() error {
+// is held until Close, or until the kernel drops it with the process.
+func (s *Store) holdOwner() (err error) {
 	s.ownerMu.Lock()
 	defer s.ownerMu.Unlock()
 	if s.ownerLock != nil {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Join(s.home, ownerFolder), 0o700); err != nil {
-		return s.fault(err, "the run's owner cannot be recorded")
-	}
-	f, err := lockOwner(s.ownerPath(s.owner))
-	s.ownerLock = f
+	s.ownerLock, err = owners.In(s.home).Hold(s.owner)
 	return s.fault(err, "the run's owner cannot be recorded")
-}
-
-// lockOwner makes an owner's locked file.
-func lockOwner(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 func (s *Store) releaseOwner() error {
@@ -59,7 +31,7 @@ func (s *Store) releaseOwner() error {
 	if s.ownerLock == nil {
 		return nil
 	}
-	err := errors.Join(os.Remove(s.ownerPath(s.owner)), s.ownerLock.Close())
+	err := errors.Join(owners.In(s.home).Remove(s.owner, s.ownerLock), s.ownerLock.Close())
 	s.ownerLock = nil
 	return err
 }
@@ -98,6 +70,9 @@ func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 	return closed, err
 }
 
+// RecoverKnown implements store.Store. The locks tell at once.
+func (s *Store) RecoverKnown(ctx context.Context) (int, error) { return s.Recover(ctx) }
+
 // tick is the possible delay between a change of a folder and the time that the
 // kernel records for it.
 const tick = 20 * time.Millisecond
@@ -108,8 +83,7 @@ const tick = 20 * time.Millisecond
 // added or removed, and the locks show which owners are alive. The time is
 // returned for the next call.
 func (s *Store) ownerDied(locks map[uuid.UUID]*os.File) (died bool, seen time.Time, err error) {
-	dir := filepath.Join(s.home, ownerFolder)
-	info, err := os.Stat(dir)
+	info, err := os.Stat(string(owners.In(s.home)))
 	if errors.Is(err, os.ErrNotExist) {
 		return s.recovered.Load() == nil, seen, nil
 	}
@@ -120,15 +94,11 @@ func (s *Store) ownerDied(locks map[uuid.UUID]*os.File) (died bool, seen time.Ti
 	if last := s.recovered.Load(); last == nil || !last.Equal(seen) || time.Since(seen) < tick {
 		return true, seen, nil
 	}
-	files, err := os.ReadDir(dir)
+	all, err := owners.In(s.home).All()
 	if err != nil {
 		return false, seen, s.fault(err, "dead owners cannot be found")
 	}
-	for _, f := range files {
-		id, err := uuid.Parse(strings.TrimSuffix(f.Name(), ".lock"))
-		if err != nil {
-			continue
-		}
+	for _, id := range all {
 		if died, err := s.dead(id, locks); died || err != nil {
 			return died, seen, err
 		}
@@ -145,59 +115,31 @@ func (s *Store) dead(owner uuid.UUID, locks map[uuid.UUID]*os.File) (bool, error
 	if _, ok := locks[owner]; ok {
 		return true, nil
 	}
-	for range 100 {
-		f, err := os.OpenFile(s.ownerPath(owner), os.O_RDWR, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			locks[owner] = nil
-			return true, nil
-		}
-		if err != nil {
-			return false, s.fault(err, "the owner of a run cannot be found out")
-		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil && isAt(f, s.ownerPath(owner)) {
-			locks[owner] = f
-			return true, nil
-		}
-		_ = f.Close() // nothing was written
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return false, nil
-		}
-		if err != nil {
-			return false, s.fault(err, "the owner of a run cannot be found out")
-		}
-		// Another process has removed the opened file. A live owner may hold a
-		// new file at the same path, so look again.
+	f, err := owners.In(s.home).Take(owner)
+	if f == nil && !errors.Is(err, os.ErrNotExist) {
+		return false, s.fault(err, "the owner of a run cannot be found out")
 	}
-	return false, nil // in doubt the owner is alive
-}
-
-// isAt reports whether a path names an open file.
-func isAt(f *os.File, path string) bool {
-	mine, ferr := f.Stat()
-	there, perr := os.Stat(path)
-	return ferr == nil && perr == nil && os.SameFile(mine, there)
+	locks[owner] = f
+	return true, nil
 }
 
 // removeOwners removes the files of dead owners, even if they never recorded a
 // run.
 func (s *Store) removeOwners(locks map[uuid.UUID]*os.File) error {
-	files, err := os.ReadDir(filepath.Join(s.home, ownerFolder))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	all, err := owners.In(s.home).All()
+	if err != nil {
 		return s.fault(err, "dead owners cannot be found")
 	}
-	for _, f := range files {
-		if id, err := uuid.Parse(strings.TrimSuffix(f.Name(), ".lock")); err == nil && s.ownerPath(id) == filepath.Join(s.home, ownerFolder, f.Name()) {
-			if _, err := s.dead(id, locks); err != nil {
-				return err
-			}
+	for _, id := range all {
+		if _, err := s.dead(id, locks); err != nil {
+			return err
 		}
 	}
 	for owner, f := range locks {
-		if f == nil || !isAt(f, s.ownerPath(owner)) {
+		if f == nil {
 			continue
 		}
-		if err := os.Remove(s.ownerPath(owner)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := owners.In(s.home).Remove(owner, f); err != nil {
 			return s.fault(err, "a dead owner's lock cannot be removed")
 		}
 	}
