@@ -66,7 +66,7 @@ var mayImport = map[string]string{
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
 	"service/clients":      "base/walk authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/people":       "authority/policy base/canon base/clip base/fault base/pause base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/google/uuid github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
-	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
+	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants",
 	"doors/listen":         "net syscall base/fault base/wholefile",
 	"service/home":         "base/walk base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
@@ -121,7 +121,7 @@ var mayImport = map[string]string{
 	// engine
 	"agents/agent":  "authority/provenance base/pause call/frozen base/commitment base/clip tools/typed base/canon base/schema agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
 	"call/runner":   "authority/provenance authority/policy/cases base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
-	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
+	"call/standing": "base/memo base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
 	"call/approval": "base/diff authority/policy authority/policy/learn base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
 	"call/schedule": "base/canon base/fault record/ledger call/plan authority/policy call/runner base/tool",

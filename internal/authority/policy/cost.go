@@ -36,6 +36,18 @@ func (p *Policy) Parts() int { return p.parts }
 // most [MaxProgram].
 func (p *Policy) Program() int { return p.program }
 
+// Size is about how many bytes the policy takes in memory once its expressions are compiled.
+func (p *Policy) Size() int { return 2*len(p.src) + 1024*p.parts + 64*p.program }
+
+// Size is [Policy.Size] of all policies of the chain.
+func (c Chain) Size() int {
+	n := 0
+	for _, r := range c {
+		n += r.policy.Size()
+	}
+	return n
+}
+
 // charge counts further parts. It reports a problem, once, and false if the policy
 // has too many.
 func (p *parser) charge(n *document.Node, path string, parts int) bool {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -32,6 +33,7 @@ const (
 	pollEvery = 100 * time.Millisecond
 	// patience is how long calls that act go on while the ledger cannot be read.
 	patience = time.Second
+	maxBuilt = 32 << 20 // bytes of grants that were made of tokens
 )
 
 // Options are what an [Authority] is made of.
@@ -49,6 +51,7 @@ type Authority struct {
 	born    time.Time // the origin of the monotonic clock
 
 	known atomic.Pointer[knowledge] // nil: nothing is known
+	built *memo.Memo[built]         // what tokens say, by their digests and environments
 
 	lock     lock // held while the ledger's standings are read, and over what follows
 	watches  map[*watch]struct{}
@@ -61,7 +64,7 @@ type Authority struct {
 
 // New makes an authority over a store.
 func New(o Options) *Authority {
-	a := &Authority{grants: o.Grants, budgets: o.Budgets, now: o.Now, born: time.Now(), watches: map[*watch]struct{}{}, stop: make(chan struct{}), lock: make(lock, 1)}
+	a := &Authority{grants: o.Grants, budgets: o.Budgets, now: o.Now, born: time.Now(), built: memo.New[built](maxBuilt), watches: map[*watch]struct{}{}, stop: make(chan struct{}), lock: make(lock, 1)}
 	if a.now == nil {
 		a.now = time.Now
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,14 +57,7 @@ func (a *Authority) Delegate(ctx context.Context, c token.Claims, env policy.Env
 	if err := a.issued(ctx, c); err != nil {
 		return grant.Grant{}, err
 	}
-	g, err := build(c, env)
-	if err != nil {
-		return grant.Grant{}, err
-	}
-	if err := a.Check(ctx, g); err != nil {
-		return grant.Grant{}, err
-	}
-	hands, err := handovers(c, g, env)
+	g, hands, err := a.restore(ctx, c, env)
 	if err != nil {
 		return grant.Grant{}, err
 	}
@@ -80,6 +74,34 @@ func (a *Authority) Delegate(ctx context.Context, c token.Claims, env policy.Env
 		}
 	}
 	return g, nil
+}
+
+// built is the grant that a token makes in an environment, with the blocks that handed it on. It
+// never changes. Whether the grant may be used is not part of it.
+type built struct {
+	grant grant.Grant
+	hands []int
+}
+
+// restore makes a grant of a token, or finds the one that was made before, and checks that it may
+// be used now. Tokens that are refused are not kept: they must not evict others.
+func (a *Authority) restore(ctx context.Context, c token.Claims, env policy.Env) (grant.Grant, []int, error) {
+	key := strings.Join(append([]string{c.Digest().String(), env.Workspace, env.Home, env.State}, env.Path...), "\x00")
+	b, known := a.built.Get(key)
+	var err error
+	if !known {
+		b.grant, err = build(c, env)
+	}
+	if err == nil {
+		err = a.Check(ctx, b.grant)
+	}
+	if err != nil || known {
+		return b.grant, b.hands, err
+	}
+	if b.hands, err = handovers(c, b.grant, env); err == nil {
+		a.built.Put(key, b, b.grant.Chain().Size()+1024*len(b.grant.Nodes()))
+	}
+	return b.grant, b.hands, err
 }
 
 // issued refuses a token whose root the ledger does not know.

@@ -16,7 +16,6 @@ import (
 	"github.com/remitrun/remit/internal/authority/dpop"
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/grant/token"
-	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -187,18 +186,8 @@ func (g *Gate) enter(ctx context.Context, text string) (*entered, error) {
 	if err != nil {
 		return nil, g.tell(ctx, text, err)
 	}
-	g.entered.Put(text, e, sizeOf(e.grant.Chain()))
+	g.entered.Put(text, e, e.grant.Chain().Size())
 	return e, nil
-}
-
-// sizeOf is about how many bytes a chain takes once its expressions are compiled.
-func sizeOf(c policy.Chain) int {
-	n := 0
-	for _, r := range c {
-		p := r.Policy()
-		n += 2*len(p.Source()) + 1024*p.Parts() + 64*p.Program()
-	}
-	return n
 }
 
 // verify reads a token for the first time, or again.

@@ -111,24 +111,16 @@ func (s *Grants) SharedEphemera(ctx context.Context) (store.Ephemera, error) {
 // Authentic reads a token that this ledger issued. It does not check the holder or
 // the time.
 func (s *Grants) Authentic(text string) (token.Claims, error) {
-	keys, err := s.keys()
+	v, err := s.verifier()
 	if err != nil {
 		return token.Claims{}, err
 	}
-	trust, err := keys.trust()
-	if err != nil {
-		return token.Claims{}, err
-	}
-	return token.Authentic(text, trust, time.Now())
+	return v.Authentic(text, time.Now())
 }
 
 // present verifies a token for use in a workspace. What is wrong with it is
 // recorded as a violation.
-func (s *Grants) present(ctx context.Context, p Presented, workspace string) (token.Claims, error) {
-	_, st, err := s.Open(ctx)
-	if err != nil {
-		return token.Claims{}, err
-	}
+func (s *Grants) present(ctx context.Context, st store.Backend, p Presented, workspace string) (token.Claims, error) {
 	c, err := s.Verify(ctx, st, p, workspace)
 	if err != nil {
 		return c, errors.Join(err, s.Refused(ctx, st, err))
@@ -138,28 +130,23 @@ func (s *Grants) present(ctx context.Context, p Presented, workspace string) (to
 
 // Verify verifies a token for use in a workspace, and records nothing.
 func (s *Grants) Verify(ctx context.Context, st store.Backend, p Presented, workspace string) (token.Claims, error) {
-	keys, err := s.keys()
+	v, err := s.verifier()
 	if err != nil {
 		return token.Claims{}, err
 	}
-	trust, err := keys.trust()
-	if err != nil {
-		return token.Claims{}, err
-	}
-	audience := trust.Ledger.String()
-	use := token.Use{At: store.LaterOf(st)(), Workspace: workspace, Audience: audience, Held: token.Held{Proven: p.Proven}}
+	use := token.Use{At: store.LaterOf(st)(), Workspace: workspace, Audience: v.audience, Held: token.Held{Proven: p.Proven}}
 	if p.KeyFile != "" {
 		key, err := readPrivateKey(p.KeyFile)
 		if err != nil {
 			return token.Claims{}, err
 		}
-		proof, err := token.Prove(p.Token, key, token.Proving{At: use.At, Audience: audience}, rand.Reader)
+		proof, err := token.Prove(p.Token, key, token.Proving{At: use.At, Audience: v.audience}, rand.Reader)
 		if err != nil {
 			return token.Claims{}, err
 		}
 		use.Held = token.Held{Proof: proof, Seen: func(id [32]byte, _, until time.Time) (bool, error) { return st.UseProof(ctx, id, until) }}
 	}
-	return token.Verify(p.Token, trust, use)
+	return v.Cache.Verify(p.Token, use)
 }
 
 // Refused records that a grant was refused.
@@ -190,11 +177,11 @@ func (s *Grants) Under(ctx context.Context, p Presented, workspace string, narro
 	none := func(err error) (grant.Grant, []ledger.PolicySource, *Authority, error) {
 		return grant.Grant{}, nil, nil, err
 	}
-	c, err := s.present(ctx, p, workspace)
+	auth, st, err := s.Open(ctx)
 	if err != nil {
 		return none(err)
 	}
-	auth, st, err := s.Open(ctx)
+	c, err := s.present(ctx, st, p, workspace)
 	if err != nil {
 		return none(err)
 	}

@@ -48,6 +48,7 @@ type Grants struct {
 	home     *home.Home
 	policies *policies.Policies
 	serving  atomic.Pointer[policy.Policy] // of remit serve, as the service began; nil: it serves nothing
+	verifies atomic.Pointer[verifier]      // nil: not needed yet
 
 	mu   sync.Mutex
 	auth *Authority // nil: not needed yet
@@ -328,15 +329,15 @@ func (s *Grants) Delegate(ctx context.Context, p Presented, t Terms) (Token, err
 	if t.Holder == "" {
 		return Token{}, fault.New(fault.Usage, "to whom the grant is handed on is missing").WithHint("name the holder with --to, as agent:docs")
 	}
-	if _, err := s.present(ctx, p, t.Workspace); err != nil {
+	auth, st, err := s.Open(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	if _, err := s.present(ctx, st, p, t.Workspace); err != nil {
 		return Token{}, err
 	}
 	t.KeyFile = p.KeyFile
 	next, err := s.Narrow(p.Token, t)
-	if err != nil {
-		return Token{}, err
-	}
-	auth, st, err := s.Open(ctx)
 	if err != nil {
 		return Token{}, err
 	}

@@ -1,10 +1,12 @@
 package grants
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io/fs"
@@ -56,9 +58,43 @@ func (k keyList) trust() (token.Trust, error) {
 	return t, nil
 }
 
-func (s *Grants) keys() (keyList, error) {
-	var k keyList
-	if err := s.home.Read(PublicKeysFile, &k); err != nil {
+// verifier verifies tokens with the keys of one state of the list, and keeps what it verified.
+type verifier struct {
+	*token.Cache
+	list     []byte // the file's content
+	audience string
+}
+
+// maxVerified is how many bytes of verified tokens are kept.
+const maxVerified = 32 << 20
+
+// verifier reads the list of keys. Tokens that were verified with another list are verified anew.
+func (s *Grants) verifier() (*verifier, error) {
+	list, err := s.home.ReadFile(PublicKeysFile)
+	if v := s.verifies.Load(); err == nil && v != nil && bytes.Equal(v.list, list) {
+		return v, nil
+	}
+	keys, err := decodeKeys(list, err)
+	if err != nil {
+		return nil, err
+	}
+	trust, err := keys.trust()
+	if err != nil {
+		return nil, err
+	}
+	v := &verifier{token.NewCache(trust, maxVerified), list, trust.Ledger.String()}
+	s.verifies.Store(v)
+	return v, nil
+}
+
+func (s *Grants) keys() (keyList, error) { return decodeKeys(s.home.ReadFile(PublicKeysFile)) }
+
+// decodeKeys decodes the list of keys as it was read; nil: there is none.
+func decodeKeys(list []byte, err error) (k keyList, _ error) {
+	if err == nil && list != nil {
+		err = json.Unmarshal(list, &k)
+	}
+	if err != nil {
 		return k, fault.Wrap(fault.GrantInvalid, err, "the list of this ledger's grant keys cannot be read: %v", err).WithHint("restore %s from a copy", PublicKeysFile)
 	}
 	return k, nil

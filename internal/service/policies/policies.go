@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -22,6 +23,8 @@ import (
 // Policies finds policies for one $REMIT_HOME.
 type Policies struct {
 	Home *home.Home
+
+	outer atomic.Pointer[policy.Policy] // the outer bound as it was last parsed
 }
 
 // ChainOf reads policy files that bound one another, and adds the person's own
@@ -98,7 +101,14 @@ func (s *Policies) Outer() (*policy.Policy, error) {
 	case err != nil:
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
 	}
-	return policy.Parse(file, src)
+	if known := s.outer.Load(); known != nil && known.Digest() == runner.DigestOf(src) && known.File() == file {
+		return known, nil
+	}
+	p, err := policy.Parse(file, src)
+	if err == nil {
+		s.outer.Store(p)
+	}
+	return p, err
 }
 
 // Root chooses a run's first policy: file if given, else the workspace's trusted

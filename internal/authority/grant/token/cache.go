@@ -18,9 +18,8 @@ type Cache struct {
 	known *memo.Memo[*genuine]
 }
 
-// NewCache makes a cache for tokens of at most that many bytes of text in total.
-// Their content takes about the same amount of memory again. A new Trust needs a
-// new cache.
+// NewCache makes a cache of at most that many bytes, of the tokens and their parsed
+// policies. A new Trust needs a new cache.
 func NewCache(trust Trust, most int) *Cache {
 	return &Cache{trust: trust, known: memo.New[*genuine](most)}
 }
@@ -51,6 +50,27 @@ func (c *Cache) open(token string) (*genuine, error) {
 	if err != nil {
 		return nil, err // not kept: refused tokens must not evict valid ones
 	}
-	c.known.Put(token, &g, 0)
+	c.known.Put(token, &g, g.cost())
 	return &g, nil
+}
+
+// cost is about how many bytes the content takes besides the text. Policies that cannot be
+// parsed are not kept, and take none.
+func (g *genuine) cost() int {
+	n := 0
+	for i := range g.links {
+		n += 1024
+		for _, p := range g.links[i].Policies {
+			n += len(p.Source)
+		}
+	}
+	all, err := g.Policies()
+	for _, ps := range all {
+		for _, p := range ps {
+			if err == nil {
+				n += p.Size()
+			}
+		}
+	}
+	return n
 }
