@@ -217,6 +217,8 @@ func TestOlderRowsDecideNothing(t *testing.T) {
 	storetest.OlderRows(t, open, tamper)
 }
 
+func TestAnAgentInMotionIsNotDamaged(t *testing.T) { storetest.AgentsInMotion(t, open) }
+
 func TestATableThatIsPutBackDecidesNothing(t *testing.T) {
 	racetest.Skip(t, "one goroutine at a time")
 	storetest.PutBackTables(t, open, tamper)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,4 +158,48 @@ func SealedListsInMotion(t *testing.T, open OpenStore) {
 	}
 	close(over)
 	f.check(nil, <-moved)
+}
+
+// movingContext calls move each time that a statement begins or waits.
+type movingContext struct {
+	context.Context
+	move func()
+}
+
+// Done implements context.Context.
+func (c movingContext) Done() <-chan struct{} {
+	c.move()
+	return c.Context.Done()
+}
+
+// AgentsInMotion reads an agent that another process saves at each moment. Once that process is
+// done, the agent is read; it was never damaged.
+func AgentsInMotion(t *testing.T, open OpenStore) {
+	home := t.TempDir()
+	s, _ := open(t, home).(store.Backend)
+	other, _ := open(t, home).(store.Backend)
+	save := func(a store.AgentRecord) store.AgentRecord {
+		a.Doc, a.By, a.Saved = []byte(`{}`), "user:ann", time.Now()
+		a, err := other.SaveAgent(context.Background(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	a := save(store.AgentRecord{ID: uuid.Must(uuid.NewV7()), Name: "a"})
+	var mu sync.Mutex // statements wait in goroutines of their own
+	left, calls := 60, 0
+	got, err := s.Agent(movingContext{t.Context(), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; left > 0 && calls%8 == 0 {
+			left--
+			a = save(a)
+		}
+	}}, a.ID.String())
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil || got.Version != a.Version || left > 0 {
+		t.Errorf("version %d was read, %v; want %d, with %d changes left", got.Version, err, a.Version, left)
+	}
 }

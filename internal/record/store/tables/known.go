@@ -114,27 +114,27 @@ func (t *knownTable) has(s *Store, row sealedRow) bool {
 	return ok && mac == [sha256.Size]byte(s.keys.rowMAC(t.table.name, row))
 }
 
-// maxReads is how often rows are read that are replaced at the same time. A list of questions names
-// each that was replaced, so it is read more often.
-const (
-	maxReads  = 5
-	maxListed = 100
-)
+// maxListed is how often a list of questions is read whose rows are replaced at the same time.
+const maxListed = 100
 
-// present reads rows of a table and fails if one is not the table's present row.
+// present reads rows of a table and fails if one is not the table's present row. A row that writers
+// replaced meanwhile is read again, until ctx ends.
 func (s *Store) present(ctx context.Context, t *knownTable, read func() ([]toldRow, error)) ([]toldRow, error) {
-	for range maxReads {
+	for last := int64(-1); ; {
 		rows, err := read()
 		if err != nil {
 			return nil, err
 		}
 		old := false
-		_, err = t.look(ctx, s, func() {
+		version, err := t.look(ctx, s, func() {
 			old = slices.ContainsFunc(rows, func(r toldRow) bool { return !t.has(s, r.row) })
 		})
 		if err != nil || !old {
 			return rows, err
 		}
+		if version == last { // no writer has changed the table since the row was read
+			return nil, s.sealBroken(t.table)
+		}
+		last = version
 	}
-	return nil, s.sealBroken(t.table)
 }
