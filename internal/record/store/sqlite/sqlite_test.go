@@ -240,6 +240,8 @@ func TestOlderRowsDecideNothing(t *testing.T) {
 
 func TestAnAgentInMotionIsNotDamaged(t *testing.T) { storetest.AgentsInMotion(t, open) }
 
+func TestARunInMotionEndsWithItsQuestions(t *testing.T) { storetest.EndInMotion(t, open) }
+
 func TestATableThatIsPutBackDecidesNothing(t *testing.T) {
 	racetest.Skip(t, "one goroutine at a time")
 	storetest.PutBackTables(t, open, tamper)

@@ -422,3 +422,41 @@ func queueTokens(t *testing.T, open OpenStore) {
 	}
 	sound(t, s)
 }
+
+// EndInMotion ends a run while it makes calls at each moment: it ends together with its question, and
+// neither alone.
+func EndInMotion(t *testing.T, open OpenStore) {
+	ctx, s := context.Background(), open(t, t.TempDir()).(store.Backend)
+	q := store.QueuedRun{ID: uuid.Must(uuid.NewV7()), Priority: 1, Principal: "user:ann", Queued: time.Now(), Due: time.Now(), Task: store.Task{Plan: []byte("x"), Doc: []byte(`{}`)}}
+	if _, _, err := s.Enqueue(ctx, q, store.QueueRoom{}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.StartQueued(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: q.ID[:], Mode: ledger.Live}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := s.Request(ctx, store.Approval{ID: uuid.New(), Holder: "agent:x", Run: run, Asked: time.Now(), Until: time.Now().Add(time.Hour), Needs: 1, GoodFor: time.Hour, Body: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex // statements wait in goroutines of their own
+	moves := 0
+	err = s.TimeOutQueued(movingContext{ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if moves++; moves < 120 {
+			e := intent(run, (moves+1)/2)
+			if moves%2 == 0 {
+				e = outcome(run, moves/2, tool.Completed)
+			}
+			_, _ = s.Append(ctx, e) // refused once the run has ended
+		}
+	}}, q.ID)
+	mu.Lock()
+	defer mu.Unlock()
+	r, rerr := s.Run(ctx, q.ID.String())
+	is, qerr := s.Question(ctx, asked.ID.String())
+	if err != nil || rerr != nil || qerr != nil || r.Status != tool.TimedOut.String() || is.State != store.Lapsed {
+		t.Errorf("%v: the run is %q, %v; its question is %v, %v", err, r.Status, rerr, is.State, qerr)
+	}
+}

@@ -239,39 +239,47 @@ func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
 	return s.endRun(ctx, run, tool.StatusInterrupted, fault.Interrupted)
 }
 
-// endRun is interrupt with another status of the run.
+// endRun is interrupt with another status of the run. A run that goes on meanwhile is read again, so
+// that it ends together with its questions.
 func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, code fault.Code) (bool, error) {
-	p, err := readProgress(ctx, s.read, run)
-	if err != nil {
-		return false, s.fault(err, "an interrupted run cannot be read")
+	var refused error
+	for was := (*ledger.Progress)(nil); ; {
+		p, err := readProgress(ctx, s.read, run)
+		if err != nil {
+			return false, s.fault(cmp.Or(refused, err), "an interrupted run cannot be read")
+		}
+		if p.Status != tool.Pending {
+			return false, nil
+		}
+		if was != nil && p.Tally == was.Tally && slices.Equal(p.Open(), was.Open()) {
+			return false, refused
+		}
+		was = p
+		orphans := s.closeOrphans(ctx, run) // before the end: recovery does not look at a run that has ended
+		if orphans != nil && !errors.Is(orphans, fault.StoreCorrupt) {
+			return false, orphans
+		}
+		if _, refused = s.Append(ctx, endOf(p, status, code)...); refused == nil {
+			return true, orphans // a damaged question is told once, and keeps no run open
+		}
+		if !errors.Is(refused, fault.Internal) {
+			return false, refused
+		}
 	}
-	if p.Status != tool.Pending {
-		return false, nil
-	}
-	orphans := s.closeOrphans(ctx, run) // before the end: recovery does not look at a run that has ended
-	if orphans != nil && !errors.Is(orphans, fault.StoreCorrupt) {
-		return false, orphans
-	}
+}
+
+// endOf ends a run and its open calls.
+func endOf(p *ledger.Progress, status tool.Status, code fault.Code) []ledger.Entry {
 	now := time.Now().UnixMicro()
 	var entries []ledger.Entry
 	for _, call := range p.Open() {
 		entries = append(entries, ledger.Entry{Event: ledger.Event{
-			Kind: ledger.CallOutcome, At: now, Run: run, Call: call, Status: tool.StatusInterrupted, Code: fault.Interrupted,
+			Kind: ledger.CallOutcome, At: now, Run: p.Run, Call: call, Status: tool.StatusInterrupted, Code: fault.Interrupted,
 		}})
 	}
-	entries = append(entries, ledger.Entry{Durable: true, Event: ledger.Event{
-		Kind: ledger.RunFinished, At: now, Run: run, Status: status, Code: code,
+	return append(entries, ledger.Entry{Durable: true, Event: ledger.Event{
+		Kind: ledger.RunFinished, At: now, Run: p.Run, Status: status, Code: code,
 	}})
-	if _, err = s.Append(ctx, entries...); err == nil {
-		return true, orphans // a damaged question is told once, and keeps no run open
-	}
-	if !errors.Is(err, fault.Internal) {
-		return false, err
-	}
-	if again, rerr := readProgress(ctx, s.read, run); rerr == nil && again.Status != tool.Pending {
-		return false, nil
-	}
-	return false, err
 }
 
 // closeOrphans closes the questions of an interrupted run without a session. A session's turn is
