@@ -64,6 +64,15 @@ func (s *Store) CanSettle() bool {
 	return free
 }
 
+// Sync makes all batches so far durable.
+func (s *Store) Sync() error { return database{s}.Sync() }
+
+// SettleHead finds out which batches the server has.
+func (s *Store) SettleHead(ctx context.Context) error {
+	_, err := database{s}.settle(ctx)
+	return err
+}
+
 // PassLease makes the node's lease be over, as if it had been stopped for its time.
 func (s *Store) PassLease() { s.stay.Load().until.Store(s.clock() - 1) }
 

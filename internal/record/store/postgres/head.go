@@ -44,6 +44,17 @@ type settled struct{ number, first int64 }
 
 // settle finds out which batches the server has, after an answer or batches were lost.
 func (d database) settle(ctx context.Context) (was settled, err error) {
+	t := d.stay.Load()
+	was, err = d.settleFor(ctx, t)
+	if errors.Is(err, sql.ErrNoRows) { // the reason may take long: no lock is held
+		d.endFor(t, d.whyRemoved(ctx))
+		err = t.over()
+	}
+	return was, err
+}
+
+// settleFor is settle for one stay. It returns sql.ErrNoRows if the server does not know the stay.
+func (d database) settleFor(ctx context.Context, t *stay) (was settled, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.unsure = true
@@ -53,18 +64,14 @@ func (d database) settle(ctx context.Context) (was settled, err error) {
 	sent := d.number.Load() + 1 // the highest number of a message under way
 	var number int64
 	err = retry(ctx, func() error {
-		return d.durable.QueryRowContext(ctx, settle, d.me(), d.token, sent).Scan(&was.number, &was.first, &number)
+		return d.durable.QueryRowContext(ctx, settle, t.id, d.token, sent).Scan(&was.number, &was.first, &number)
 	})
 	switch {
-	case errors.Is(err, sql.ErrNoRows) || err == nil && was.number > sent:
-		t := d.stay.Load()
-		d.endFor(t, d.whyRemoved(ctx))
-		return was, t.over()
+	case err == nil && was.number > sent:
+		return was, sql.ErrNoRows
 	case err != nil:
 		return was, err
-	}
-	if durable := d.synced.Load(); was.number < durable {
-		t := d.stay.Load()
+	case was.number < d.synced.Load():
 		d.endFor(t, d.errLacksDurable())
 		return was, t.over()
 	}

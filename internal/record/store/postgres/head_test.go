@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -76,4 +77,41 @@ func TestSettlingCanBeRepeated(t *testing.T) {
 		t.Errorf("the next number is %d, which a message under way may have", s.Last())
 	}
 	begin(s, nil) // with the new number
+}
+
+// TestNoLockIsHeldForTheLease: a node that was removed asks for the reason. The connection for that
+// may be slow, and other calls go on meanwhile.
+func TestNoLockIsHeldForTheLease(t *testing.T) {
+	ctx := t.Context()
+	for name, use := range map[string]func(ctx context.Context, s *postgres.Store) error{
+		"sync":   func(_ context.Context, s *postgres.Store) error { return s.Sync() },
+		"settle": func(ctx context.Context, s *postgres.Store) error { return s.SettleHead(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			s := must(postgres.Open(ctx, postgres.Options{Home: home, URL: server.Schema(t, home), Lease: time.Hour}))
+			defer s.Close() // fails: the node was removed
+			intent, _ := call(begin(s, nil), 1)
+			intent.Durable = false
+			must(s.Append(ctx, intent)) // something to sync
+			s.StopRenewing()
+			c := must(pgx.Connect(ctx, server.Schema(t, home)))
+			defer c.Close(ctx)
+			must(c.Exec(ctx, "DELETE FROM members"))
+			busy := must(s.Beats().Conn(ctx))
+			waits, used := s.Beats().Stats().WaitCount, make(chan error, 1)
+			go func() { used <- use(ctx, s) }()
+			wait(t, "the reason for the removal is asked for", func() bool { return s.Beats().Stats().WaitCount > waits })
+			for end := time.Now().Add(5 * time.Second); !s.CanSettle(); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Error("the head is locked meanwhile")
+					break
+				}
+			}
+			must(0, busy.Close())
+			if err := <-used; err == nil {
+				t.Error("the node is still a member")
+			}
+		})
+	}
 }
