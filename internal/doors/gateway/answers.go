@@ -148,7 +148,7 @@ func (c *client) receive(r *http.Request, st store.Ephemera) (left bool, status 
 		}
 		own, err := c.answer(r.Context(), st, m)
 		if err != nil {
-			return false, http.StatusServiceUnavailable, err
+			return false, refusal(err), err
 		}
 		if own != nil {
 			rest = append(rest, own)

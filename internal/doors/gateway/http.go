@@ -58,7 +58,8 @@ type client struct {
 	active   int // requests under way; guarded by web.mu
 	used     time.Time
 
-	ready  chan struct{} // closed once the session can be used
+	ready  chan struct{} // closed once the session can be used, or failed is set
+	failed error         // why this node cannot serve the session
 	shared bool          // other nodes may serve the session; set before ready is closed
 	tag    string        // of this node's questions to the client; unguessable
 
@@ -218,14 +219,19 @@ func refusesGrant(err error) bool {
 	return code.OfGrant() || code == fault.GrantUnknown || code == fault.NotDelegable || code == fault.BudgetSpent
 }
 
-// refusal is the status of a request that is not served. MCP clients end their session after
-// 403, and repeat requests after 503: so it says that the ledger cannot be used now.
+// refusal is the status of a request that is not served. MCP clients begin a new session after 404, end
+// theirs after 403, and repeat requests after 503: so it says that the ledger cannot be used now.
 func refusal(err error) int {
-	switch {
-	case refusesGrant(err):
+	if refusesGrant(err) {
 		return http.StatusUnauthorized
-	case fault.CodeOf(err) == fault.StoreFailed:
+	}
+	switch fault.CodeOf(err) {
+	case fault.SessionUnknown:
+		return http.StatusNotFound
+	case fault.StoreFailed, fault.StoreFull, fault.StoreReadOnly, fault.StoreVersion, fault.StoreMissing, fault.SessionBusy:
 		return http.StatusServiceUnavailable
+	case fault.StoreCorrupt, fault.Internal:
+		return http.StatusInternalServerError
 	}
 	return http.StatusForbidden
 }
@@ -239,7 +245,7 @@ func (w *web) find(r *http.Request, token string, who *callers.Caller) (c *clien
 	}
 	err = store.Patiently(r.Context(), limit, store.PatientEvery, func() (err error) {
 		if st, err = w.gateway.shared(r.Context()); err != nil {
-			status = http.StatusServiceUnavailable
+			status = refusal(err)
 			return err
 		}
 		c, fresh, status, err = w.clientOf(r, token, who, st)
@@ -258,11 +264,12 @@ func (w *web) clientOf(r *http.Request, token string, who *callers.Caller, st st
 		key = "token " + string(hash[:])
 	}
 	if c, err := w.known(r.Context(), key, hash, st); c != nil || err != nil {
-		return c, false, http.StatusServiceUnavailable, err
+		return c, false, refusal(err), err
 	}
 	if sessions && key != "" {
 		if st == nil {
-			return nil, false, http.StatusNotFound, errNoSession()
+			err = errNoSession()
+			return nil, false, refusal(err), err
 		}
 		c, status, err = w.join(r, st, key, hash, who)
 		return c, false, status, err
@@ -278,7 +285,7 @@ func (w *web) clientOf(r *http.Request, token string, who *callers.Caller, st st
 			w.leave(c)
 			close(c.ready)
 			w.end(context.WithoutCancel(r.Context()), c)
-			return nil, false, http.StatusServiceUnavailable, err
+			return nil, false, refusal(err), err
 		}
 	}
 	return c, true, 0, nil

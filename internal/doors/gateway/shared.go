@@ -42,7 +42,7 @@ func sessionKey(id string) [sha256.Size]byte {
 }
 
 func errNoSession() error {
-	return fault.New(fault.Usage, "unknown session: it has ended, or another node has it").WithHint("start a new session")
+	return fault.New(fault.SessionUnknown, "unknown session: it has ended, or another node has it").WithHint("start a new session")
 }
 
 // shared is where sessions are shared; nil: this process alone has them.
@@ -126,20 +126,31 @@ func (c *client) forget(ctx context.Context, st store.Ephemera) error {
 	}
 }
 
+// readSession reads the row of a session.
+func readSession(e store.Ephemeral, there bool) (s sharedSession, err error) {
+	if !there {
+		return s, errNoSession()
+	}
+	if err := json.Unmarshal(e.Data, &s); err != nil {
+		return s, fault.Wrap(fault.StoreCorrupt, err, "the record of the session is damaged").WithHint("start a new session")
+	}
+	return s, nil
+}
+
 // join begins to serve a session that began at another node. It must be of the same grant, or
 // of the own grant of the same person.
 func (w *web) join(r *http.Request, st store.Ephemera, id string, hash [sha256.Size]byte, who *callers.Caller) (*client, int, error) {
 	ctx := r.Context()
 	e, there, err := st.Ephemeral(ctx, kindSession, sessionKey(id))
-	if err != nil {
-		return nil, http.StatusServiceUnavailable, err
-	}
 	var s sharedSession
-	if !there || json.Unmarshal(e.Data, &s) != nil {
-		return nil, http.StatusNotFound, errNoSession()
+	if err == nil {
+		s, err = readSession(e, there)
 	}
-	if same := subtle.ConstantTimeCompare(s.Token, hash[:]) == 1; !same && (s.Self == "" || s.Self != who.Self) {
-		return nil, http.StatusNotFound, errNoSession()
+	if same := subtle.ConstantTimeCompare(s.Token, hash[:]) == 1; err == nil && !same && (s.Self == "" || s.Self != who.Self) {
+		err = errNoSession()
+	}
+	if err != nil {
+		return nil, refusal(err), err
 	}
 	c, mine, status, err := w.begin(r, hash, who, id)
 	if err != nil {
@@ -147,7 +158,7 @@ func (w *web) join(r *http.Request, st store.Ephemera, id string, hash [sha256.S
 	}
 	if mine {
 		err = c.replay(context.WithoutCancel(ctx), s.Hello)
-		c.shared = true
+		c.shared, c.failed = true, err
 		close(c.ready)
 	} else if err = c.wait(ctx); err == nil && subtle.ConstantTimeCompare(c.token[:], hash[:]) != 1 {
 		err = errNoSession()
@@ -157,7 +168,7 @@ func (w *web) join(r *http.Request, st store.Ephemera, id string, hash [sha256.S
 		if mine {
 			w.end(context.WithoutCancel(ctx), c)
 		}
-		return nil, http.StatusNotFound, err
+		return nil, refusal(err), err
 	}
 	return c, 0, nil
 }
@@ -166,7 +177,7 @@ func (w *web) join(r *http.Request, st store.Ephemera, id string, hash [sha256.S
 func (c *client) wait(ctx context.Context) error {
 	select {
 	case <-c.ready:
-		return nil
+		return c.failed
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -175,17 +186,29 @@ func (c *client) wait(ctx context.Context) error {
 // replay initializes a session at this node as its client did at another one.
 func (c *client) replay(ctx context.Context, hello []byte) error {
 	if status := c.post(ctx, hello, ""); status != http.StatusOK || c.gone() {
-		return errNoSession()
+		return c.whyFailed(ctx, status)
 	}
 	return c.initialized(ctx)
 }
 
 // initialized says that the client is ready. It may say so at another node.
 func (c *client) initialized(ctx context.Context) error {
-	if c.post(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), c.key) != http.StatusAccepted {
-		return errNoSession()
+	if status := c.post(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), c.key); status != http.StatusAccepted {
+		return c.whyFailed(ctx, status)
 	}
 	return nil
+}
+
+// whyFailed is why this node cannot initialize a session: its run cannot be used, it has ended meanwhile,
+// or the kept request is damaged.
+func (c *client) whyFailed(ctx context.Context, status int) error {
+	if err := c.conn.run().Usable(ctx); err != nil {
+		return err
+	}
+	if status < http.StatusBadRequest || status == http.StatusNotFound {
+		return fault.New(fault.SessionBusy, "the session ended at this node while it began there").WithHint("repeat the request")
+	}
+	return fault.New(fault.StoreCorrupt, "the session cannot be continued: its initialize request was refused with the status %d", status).WithHint("start a new session")
 }
 
 // post gives a message to the client's server as a request of the client.
@@ -227,7 +250,7 @@ func (w *web) serveShared(rw http.ResponseWriter, r *http.Request, st store.Ephe
 	switch r.Method {
 	case http.MethodDelete:
 		if err := c.forget(r.Context(), st); err != nil {
-			http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), http.StatusServiceUnavailable)
+			http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), refusal(err))
 			return
 		}
 	case http.MethodPost:
