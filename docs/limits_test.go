@@ -89,39 +89,80 @@ func fixedLimits(t *testing.T) string {
 	return "| package | limit | value | | message at the limit |\n| --- | --- | --- | --- | --- |\n" + strings.Join(rows, "")
 }
 
-// messageAt notes the message of the first error that a branch returns whose condition names a limit.
+// messageAt notes the message of a limit: of the first error that a branch makes whose condition names the
+// limit, or of an error whose message has the limit.
 func messageAt(said map[string]string, n ast.Node) {
-	branch, ok := n.(*ast.IfStmt)
-	if !ok {
+	var text string
+	var names ast.Node
+	shown := false // the names are arguments of the message
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		names = n.Cond
+		ast.Inspect(n.Body, func(n ast.Node) bool {
+			if text == "" {
+				text = errorMessage(n)
+			}
+			return text == ""
+		})
+	case *ast.CallExpr:
+		text = errorMessage(n)
+		names, shown = &ast.CompositeLit{Elts: n.Args}, true
+	}
+	if text == "" {
 		return
 	}
-	var limits []string
-	ast.Inspect(branch.Cond, func(n ast.Node) bool {
+	ast.Inspect(names, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && limitName.MatchString(id.Name) && said[id.Name] == "" {
-			limits = append(limits, id.Name)
+			said[id.Name] = text
 		}
-		return true
+		_, inner := n.(*ast.CallExpr)
+		return !inner || !shown // a call may shorten a shown text to another limit
 	})
-	text := ""
-	ast.Inspect(branch.Body, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		fun, isSelector := (*ast.SelectorExpr)(nil), false
-		if ok {
-			fun, isSelector = call.Fun.(*ast.SelectorExpr)
+}
+
+// errorMessage gives the message of a call of fault.New or fault.Wrap; "": it is another node.
+func errorMessage(n ast.Node) string {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	fun, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	from, ok := fun.X.(*ast.Ident)
+	if !ok || from.Name != "fault" || fun.Sel.Name != "New" && fun.Sel.Name != "Wrap" {
+		return ""
+	}
+	for _, arg := range call.Args {
+		if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			text, _ := strconv.Unquote(lit.Value)
+			return text
 		}
-		if from, named := (*ast.Ident)(nil), false; isSelector {
-			if from, named = fun.X.(*ast.Ident); named && from.Name == "fault" && (fun.Sel.Name == "New" || fun.Sel.Name == "Wrap") {
-				for _, arg := range call.Args {
-					if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING && text == "" {
-						text, _ = strconv.Unquote(lit.Value)
-					}
-				}
-			}
+	}
+	return ""
+}
+
+// TestMessagesAtLimitsAreFound: however a function makes the error of a limit, its message is in the table.
+func TestMessagesAtLimitsAreFound(t *testing.T) {
+	for name, statement := range map[string]string{
+		"returned at the limit":             `if n > maxOf { return fault.New(fault.Usage, "over") }`,
+		"wrapped at the limit":              `if n > maxOf { return fault.Wrap(fault.Usage, err, "over") }`,
+		"assigned in a branch of its own":   `if why { many = fault.New(fault.Usage, "over", maxOf) }`,
+		"assigned in a function of its own": `w.f = func() { many = fault.New(fault.Usage, "over", maxOf).WithHint("less") }`,
+		"in another unit":                   `return fault.New(fault.Usage, "over", maxOf>>20)`,
+		"beside the bound of a shown text":  `if why { _ = fault.New(fault.Usage, "other", clip.Line(s, maxOf)); return fault.New(fault.Usage, "over", maxOf) }`,
+		"after another error":               `if n > maxOf { log() }; if why { return fault.Wrap(fault.Usage, err, "over", maxOf) }`,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() error { "+statement+" }", 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return text == ""
-	})
-	for _, name := range limits {
-		said[name] = text
+		said := map[string]string{}
+		ast.Inspect(f, func(n ast.Node) bool { messageAt(said, n); return true })
+		if said["maxOf"] != "over" {
+			t.Errorf("%s: the message is %q", name, said["maxOf"])
+		}
 	}
 }
 
