@@ -276,6 +276,18 @@ func TestABoundThatChangesCountsForTheNextCall(t *testing.T) {
 	}
 }
 
+// TestABudgetCountsEveryCall: the calls of all doors use one budget.
+func TestABudgetCountsEveryCall(t *testing.T) {
+	h := newHanded(t)
+	h.token, _ = h.narrow("version: 1\nname: few\nrest: inherit\n", `,"calls":4`)
+	doors := h.doors()
+	for i, name := range []string{"a call over HTTP", "a run of another process", "a call over HTTP", "a plan over HTTP", "a call over HTTP", "a run of another process"} {
+		if got := doors[name].use(); got != (i < 4) {
+			t.Errorf("call %d, %s: allowed %v", i+1, name, got)
+		}
+	}
+}
+
 // TestNoCallBeginsAfterARevocation: while many callers call, no call that begins after the
 // revocation was acknowledged is carried out.
 func TestNoCallBeginsAfterARevocation(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -330,5 +331,34 @@ func TestChildrenAreCountedOnceAndForAllAbove(t *testing.T) {
 	}
 	if rep, err := i.store.Verify(context.Background(), store.VerifyOptions{}); err != nil || len(rep.Problems) > 0 {
 		t.Errorf("Verify: %v, %+v", err, rep.Problems)
+	}
+}
+
+// TestARestoredGrantHasItsTimeAndPlace: a token that was restored before is refused after its
+// time, and its policies are bound to the environment of each use.
+func TestARestoredGrantHasItsTimeAndPlace(t *testing.T) {
+	i := newIssuer(t)
+	now := time.Now()
+	a := newAuthority(t, standing.Options{Grants: i.store, Budgets: i.store, Now: func() time.Time { return now }})
+	c := i.claims(i.issue(true, token.Block{Policies: policies(handing)}))
+	begins, ends := c.Links()[0].Issued, c.Expires()
+	for step, want := range []struct {
+		at   time.Time
+		code fault.Code
+	}{{begins, 0}, {begins, 0}, {ends, fault.GrantExpired}, {ends.Add(-1), 0}, {ends.Add(time.Hour), fault.GrantExpired}} {
+		now = want.at
+		if _, err := a.Restore(t.Context(), c, env); want.code == 0 && err != nil || want.code != 0 && !errors.Is(err, want.code) {
+			t.Errorf("step %d: %v, want %v", step, err, want.code)
+		}
+	}
+	now = begins
+	for _, e := range []policy.Env{env, {Workspace: "/other", Home: env.Home}, {Workspace: env.Workspace, Home: "/root"}, {Workspace: env.Workspace, Home: env.Home, State: "/state"}, {Workspace: env.Workspace, Home: env.Home, Path: []string{"/bin"}}, env} {
+		g, err := a.Restore(t.Context(), c, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Chain()[0].Env(); !reflect.DeepEqual(got, e) {
+			t.Errorf("the policies are bound to %+v, want %+v", got, e)
+		}
 	}
 }
