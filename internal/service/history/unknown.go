@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,6 +40,9 @@ func settledTarget(run uuid.UUID, call int) string { return fmt.Sprintf("%s %d",
 func (h *History) Unknown(ctx context.Context, limit int) ([]Unknown, error) {
 	st, err := h.Reader(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := st.Recover(ctx); err != nil && !errors.Is(err, fault.StoreReadOnly) {
 		return nil, err
 	}
 	settled, err := h.settled(ctx, st)
@@ -118,6 +122,9 @@ func (h *History) settled(ctx context.Context, st store.Store) (map[string]bool,
 // Settle records what a person found out about a call whose outcome is unknown.
 func (h *History) Settle(ctx context.Context, run string, call int, happened bool) (Unknown, error) {
 	st, err := h.Home.Ledger(ctx)
+	if err == nil {
+		_, err = st.Recover(ctx)
+	}
 	if err != nil {
 		return Unknown{}, err
 	}
