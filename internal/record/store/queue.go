@@ -38,8 +38,8 @@ type Queue interface {
 	// none. One that does not wait is fault.Conflict; if a slot is taken as often as it may
 	// be, that is fault.LimitReached. The slots are free once the run has ended.
 	StartQueued(ctx context.Context, e ledger.Entry, slots []Slot) (ledger.Seq, error)
-	// TimeOutQueued ends the run of a queued run after its time. A queued run without a run is
-	// left alone.
+	// TimeOutQueued ends the run of a queued run after its time, together with its open questions.
+	// If that is refused, nothing changes. A queued run without a run is left alone.
 	TimeOutQueued(ctx context.Context, id uuid.UUID) error
 	// TakenSlots counts, by key, the slots of runs that have not ended.
 	TakenSlots(ctx context.Context) (map[string]int, error)

@@ -89,9 +89,44 @@ func TestARecoveryThatFailedIsRepeated(t *testing.T) {
 				}
 				sound(t, next, nil)
 			}
-			if n < 7 {
+			if n < 5 { // two runs with their questions, two leases, and one that does not fail
 				t.Errorf("a recovery has only %d writes", n)
 			}
 		})
+	}
+}
+
+// Whichever write of the end of a live run fails, the run and its questions go on together. A recovery
+// leaves it alone, since its owner lives.
+func TestAnEndThatFailedChangesNothing(t *testing.T) {
+	ctx := context.Background()
+	for n := 0; ; n++ {
+		s := leftOpen(t, false)
+		q := store.QueuedRun{ID: id(99), Priority: 1, Principal: "user:ann", Queued: time.Now(), Due: time.Now(), Task: store.Task{Plan: []byte("x"), Doc: []byte(`{}`)}}
+		_, _, err := s.Enqueue(ctx, q, store.QueueRoom{})
+		must(0, err)
+		run := must(s.StartQueued(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: q.ID[:], Mode: ledger.Live}}, nil))
+		for i := range byte(2) {
+			must(s.Request(ctx, store.Approval{ID: id(90 + i), Binding: [32]byte{90 + i}, Run: run, Needs: 1, Asked: time.Now(), Until: time.Now().Add(time.Hour), GoodFor: time.Hour}))
+		}
+		failed := s.FailCommit(n)
+		err = s.TimeOutQueued(ctx, q.ID)
+		more := failed()
+		status, want := must(s.Run(ctx, q.ID.String())).Status, store.Waiting
+		if status != ledger.Running {
+			want = store.Lapsed
+		}
+		for i := range byte(2) {
+			if is := must(s.Question(ctx, id(90+i).String())).State; is != want || more != (err != nil) {
+				t.Errorf("write %d failed: %v; TimeOutQueued: %v; the run is %s and its question %v", n, more, err, status, is)
+			}
+		}
+		if !more { // the next write fails
+			return
+		}
+		must(s.Recover(ctx))
+		if then := must(s.Run(ctx, q.ID.String())).Status; then != status {
+			t.Errorf("write %d failed: the run was %s, and is %s after a recovery", n, status, then)
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package tables
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"iter"
 	"maps"
@@ -239,11 +241,10 @@ func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
 	return s.endRun(ctx, run, tool.StatusInterrupted, fault.Interrupted)
 }
 
-// endRun is interrupt with another status of the run. A run that goes on meanwhile is read again, so
-// that it ends together with its questions.
+// endRun is interrupt with another status of the run. A run that goes on meanwhile is read again.
 func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, code fault.Code) (bool, error) {
 	var refused error
-	for was := (*ledger.Progress)(nil); ; {
+	for range maxListed {
 		p, err := readProgress(ctx, s.read, run)
 		if err != nil {
 			return false, s.fault(cmp.Or(refused, err), "an interrupted run cannot be read")
@@ -251,21 +252,21 @@ func (s *Store) endRun(ctx context.Context, run ledger.Seq, status tool.Status, 
 		if p.Status != tool.Pending {
 			return false, nil
 		}
-		if was != nil && p.Tally == was.Tally && slices.Equal(p.Open(), was.Open()) {
-			return false, refused
+		var damage error
+		end := endOf(p, status, code)
+		refused = s.endWithOrphans(ctx, run, end)
+		if fault.CodeOf(refused) == fault.StoreCorrupt { // a damaged question is told once, and keeps no run open
+			damage = refused
+			_, refused = s.prepareAndSubmit(ctx, end, func(*request) {})
 		}
-		was = p
-		orphans := s.closeOrphans(ctx, run) // before the end: recovery does not look at a run that has ended
-		if orphans != nil && !errors.Is(orphans, fault.StoreCorrupt) {
-			return false, orphans
+		if refused == nil {
+			return true, damage
 		}
-		if _, refused = s.Append(ctx, endOf(p, status, code)...); refused == nil {
-			return true, orphans // a damaged question is told once, and keeps no run open
-		}
-		if !errors.Is(refused, fault.Internal) {
+		if !errors.Is(refused, fault.Internal) && !errors.Is(refused, errMeanwhile) {
 			return false, refused
 		}
 	}
+	return false, refused
 }
 
 // endOf ends a run and its open calls.
@@ -282,32 +283,74 @@ func endOf(p *ledger.Progress, status tool.Status, code fault.Code) []ledger.Ent
 	}})
 }
 
-// closeOrphans closes the questions of an interrupted run without a session. A session's turn is
-// continued, so its questions stay open.
-func (s *Store) closeOrphans(ctx context.Context, run ledger.Seq) error {
-	for ev, err := range s.Events(ctx, run) {
-		if err != nil {
-			return err
+// endWithOrphans appends the end of a run together with that of its open questions: both or none. It
+// fails with errMeanwhile if the questions changed after they were listed. A failure makes the run not
+// endless: its owner may live, and the caller tries again.
+func (s *Store) endWithOrphans(ctx context.Context, run ledger.Seq, end []ledger.Entry) error {
+	at := time.Now()
+	ids, err := s.orphans(ctx, s.read, run)
+	if err != nil {
+		return s.fault(err, "questions cannot be read")
+	}
+	var entries []ledger.Entry
+	for _, id := range ids {
+		entries = append(entries, closing(id, store.Closing{By: "remit", Why: "the process that asked ended while the call waited, so the call was not made", Code: fault.Interrupted, At: at}))
+	}
+	entries = append(entries, end...)
+	_, err = s.prepareAndSubmit(ctx, entries, func(r *request) {
+		var rows []sealedRow
+		r.check = func(ctx context.Context, w *writer) (err error) {
+			rows, err = w.orphanRows(ctx, run, ids, at)
+			return asIO(err)
 		}
-		if len(ev.Event.Subject) > 0 {
+		r.apply = func(ctx context.Context, w *writer, _ ledger.Seq) error {
+			for _, row := range rows {
+				row[questionState] = int64(store.Lapsed)
+				if err := w.putQuestion(ctx, row, nil); err != nil {
+					return err
+				}
+			}
 			return nil
 		}
-		break
+	})
+	return err
+}
+
+// orphanRows returns the rows of the open questions of a run. It fails if they are not the listed ones.
+func (w *writer) orphanRows(ctx context.Context, run ledger.Seq, ids [][]byte, at time.Time) (rows []sealedRow, err error) {
+	now, err := w.s.orphans(ctx, w.conn, run)
+	if err == nil && !slices.EqualFunc(ids, now, bytes.Equal) {
+		err = fault.Wrap(fault.Conflict, errMeanwhile, "the questions of run %d changed at the same moment", run)
 	}
-	for last := uuid.Nil; ; {
-		list, err := s.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: run, Limit: page})
-		if err != nil || len(list) == 0 {
-			return err
+	for i := 0; err == nil && i < len(ids); i++ {
+		var row sealedRow
+		row, err = w.openQuestion(ctx, ids[i], at.UnixMicro())
+		if err == nil && (row == nil || row.int(questionState) != int64(store.Waiting) || i > 0 && bytes.Equal(ids[i], ids[i-1])) {
+			err = w.s.sealBroken(tableQuestions) // it is listed and does not wait, or is listed twice
 		}
-		if list[0].ID == last { // it was closed, and is listed all the same
-			return s.sealBroken(tableQuestions)
-		}
-		last = list[0].ID
-		for _, q := range list {
-			err := s.CloseQuestion(ctx, q.ID, store.Closing{By: "remit", Why: "the process that asked ended while the call waited, so the call was not made", Code: fault.Interrupted, At: time.Now()})
-			if err != nil {
-				return err
-			}
-		}
+		rows = append(rows, row)
 	}
+	return rows, err
+}
+
+// orphans lists the open questions of a run without a session, by their IDs. A session's turn is
+// continued, so its questions stay open.
+func (s *Store) orphans(ctx context.Context, q Querier, run ledger.Seq) (ids [][]byte, err error) {
+	if s.format < SealedFormat {
+		return nil, nil
+	}
+	var body []byte
+	if err := q.QueryRowContext(ctx, "SELECT body FROM events WHERE seq = ?", int64(run)).Scan(&body); err != nil {
+		return nil, err
+	}
+	if e, err := ledger.Decode(body); err != nil || len(e.Subject) > 0 {
+		return nil, err
+	}
+	err = each(ctx, q, "SELECT id FROM questions WHERE state = ? AND run = ? ORDER BY id", func(rows *sql.Rows) error {
+		var id []byte
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, int64(store.Waiting), int64(run))
+	return ids, err
 }

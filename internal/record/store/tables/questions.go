@@ -263,11 +263,7 @@ func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (stor
 // that was approved but not used.
 func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, c store.Closing) error {
 	var row sealedRow
-	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: c.At.UnixMicro(), ID: id[:], Principal: c.By, Code: c.Code, Question: uint8(store.Lapsed)}}
-	if c.Why != "" {
-		e.Payload = ledger.Payload{ledger.PartReason: []byte(c.Why)}
-	}
-	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
+	return s.change(ctx, closing(id[:], c), func(ctx context.Context, w *writer, r *request) error {
 		var err error
 		if row, err = w.openQuestion(ctx, id[:], c.At.UnixMicro()); err != nil {
 			return err
@@ -279,6 +275,15 @@ func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, c store.Closing
 		row[questionState] = int64(store.Lapsed)
 		return nil
 	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.putQuestion(ctx, row, nil) })
+}
+
+// closing is the event that a question lapses.
+func closing(id []byte, c store.Closing) ledger.Entry {
+	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: c.At.UnixMicro(), ID: id, Principal: c.By, Code: c.Code, Question: uint8(store.Lapsed)}}
+	if c.Why != "" {
+		e.Payload = ledger.Payload{ledger.PartReason: []byte(c.Why)}
+	}
+	return e
 }
 
 // Question implements store.Approvals.
