@@ -71,8 +71,13 @@ func (s *Store) removeDead(ctx context.Context) error {
 // watched reports whether living nodes have had the time of a lease to renew theirs: since the server's
 // clock jumped, since this node was away, and since this process opened the ledger.
 func (s *Store) watched() bool {
+	return s.steady() && s.clock() > s.joined.Load()+int64(s.lease)
+}
+
+// steady is watched without the time since this process opened the ledger.
+func (s *Store) steady() bool {
 	now, jumped := s.clock(), s.jumped.Load()
-	return (jumped == 0 || now-jumped >= int64(s.lease)) && now > s.patient.Load() && now > s.joined.Load()+int64(s.lease)
+	return (jumped == 0 || now-jumped >= int64(s.lease)) && now > s.patient.Load()
 }
 
 // removeEnded removes the nodes whose lease is over and whose process has ended, as its lock in this
@@ -117,7 +122,7 @@ const lookEvery = 250 * time.Millisecond
 // nodes have the time of a lease to renew theirs.
 func (s *Store) awaitDead(ctx context.Context) error {
 	for {
-		if err := s.removeDead(ctx); err != nil || s.clock() > s.joined.Load()+int64(s.lease) {
+		if err := s.removeDead(ctx); err != nil || s.clock() > s.joined.Load()+int64(s.lease) || !s.steady() {
 			return err
 		}
 		over, err := s.endedLeases(ctx)
