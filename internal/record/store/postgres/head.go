@@ -44,8 +44,7 @@ type settled struct{ number, first int64 }
 
 // settle finds out which batches the server has, after an answer or batches were lost.
 func (d database) settle(ctx context.Context) (was settled, err error) {
-	t := d.stay.Load()
-	was, err = d.settleFor(ctx, t)
+	was, t, err := d.settleLocked(ctx)
 	if errors.Is(err, sql.ErrNoRows) { // the reason may take long: no lock is held
 		d.endFor(t, d.whyRemoved(ctx))
 		err = t.over()
@@ -53,10 +52,11 @@ func (d database) settle(ctx context.Context) (was settled, err error) {
 	return was, err
 }
 
-// settleFor is settle for one stay. It returns sql.ErrNoRows if the server does not know the stay.
-func (d database) settleFor(ctx context.Context, t *stay) (was settled, err error) {
+// settleLocked is settle for the present stay. It returns sql.ErrNoRows if the server does not know that.
+func (d database) settleLocked(ctx context.Context) (was settled, t *stay, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	t = d.stay.Load()
 	d.unsure = true
 	if d.token == uuid.Nil {
 		d.token = uuid.New()
@@ -68,19 +68,19 @@ func (d database) settleFor(ctx context.Context, t *stay) (was settled, err erro
 	})
 	switch {
 	case err == nil && was.number > sent:
-		return was, sql.ErrNoRows
+		return was, t, sql.ErrNoRows
 	case err != nil:
-		return was, err
+		return was, t, err
 	case was.number < d.synced.Load():
 		d.endFor(t, d.errLacksDurable())
-		return was, t.over()
+		return was, t, t.over()
 	}
 	if known := d.number.Load(); was.number < known {
 		d.gone = append(d.gone, span{was.number, known})
 	}
 	d.number.Store(number)
 	d.unsure, d.token = false, uuid.Nil
-	return was, nil
+	return was, t, nil
 }
 
 // inDoubt finds out, after the answer to a message was lost, whether its batch was
