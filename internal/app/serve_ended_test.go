@@ -125,7 +125,7 @@ func (h *handed) doors() map[string]door {
 	}
 }
 
-// change edits the row of a grant in the ledger's file, as nobody may.
+// change edits a grant's row in the ledger's file, past the store.
 func (h *handed) change(statement, id string) {
 	h.t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(h.homeDir, sqlite.File)+"?_pragma=busy_timeout(60000)")

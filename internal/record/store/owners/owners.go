@@ -40,8 +40,8 @@ func (d Folder) Hold(id uuid.UUID) (*os.File, error) {
 	return f, nil
 }
 
-// Take takes the lock of a process that has ended. It returns nil while the process lives, and
-// os.ErrNotExist if there is no file.
+// Take takes the lock of an ended process. The lock of a living one is nil, and without a file the error
+// is os.ErrNotExist.
 func (d Folder) Take(id uuid.UUID) (*os.File, error) {
 	for range 100 {
 		f, err := os.OpenFile(d.path(id), os.O_RDWR, 0)
