@@ -72,7 +72,7 @@ func TestChaosSQLite(t *testing.T) {
 	c := &chaos{rnd: rnd, long: true, work: newWork(), urls: []string{""}}
 	c.fleet = newFleetOn(t, nil, "- {text: Done.}\n")
 	c.begin()
-	c.putAll(long/4, long >= bothFrom) // it has few kinds of faults
+	c.putAll(long, false) // it has few kinds of faults
 	c.settled()
 }
 

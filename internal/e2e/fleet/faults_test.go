@@ -16,8 +16,9 @@ type faultOf struct {
 
 // Faults that not every machine can have.
 const (
-	diskFull  = "the server's disk is full"
-	nodeClock = "a node's clock differs"
+	diskFull    = "the server's disk is full"
+	nodeClock   = "a node's clock differs"
+	serverClock = "the server's clock moves by an hour"
 )
 
 var faults = []faultOf{
@@ -33,7 +34,7 @@ var faults = []faultOf{
 	{"the server is restarted, and 5 s away", false, true, false, func(c *chaos) { c.restartServer("fast", 5*time.Second) }},
 	{"the server is restarted, and 18 s away", false, true, false, func(c *chaos) { c.restartServer("immediate", 18*time.Second) }},
 	{"the table of nodes is locked for 3 s", false, true, false, (*chaos).lockMembers},
-	{"the server's clock moves by an hour", false, true, false, (*chaos).moveClock},
+	{serverClock, false, true, false, (*chaos).moveClock},
 	{diskFull, false, true, false, (*chaos).fillDisk},
 	{nodeClock, false, true, true, (*chaos).moveNodeClock},
 	{"PgBouncer is killed and started", false, true, false, (*chaos).killPool},

@@ -119,7 +119,7 @@ func (c *crowd) judgeIntent(i *intent, r recorded, at func(*putFault) *row) {
 	case i.ended.IsZero():
 		wrong, when = "STUCK", c.lastFault().began.Add(1)
 		at(c.faultAt(when)).stuck++
-	case i.kind == asking && len(happened) == 0 && !r.unknown && i.end != unknown && (i.began.After(c.jumped) || !i.answered.IsZero()): // nobody refuses questions
+	case i.kind == asking && len(happened) == 0 && !r.unknown && i.end != unknown && !c.clockMoved(i): // nobody refuses questions
 		wrong, when = "LOST: its question ended without an answer", i.ended
 		if !i.answered.IsZero() {
 			wrong, when = "LOST: its question was answered", i.answered
@@ -132,6 +132,14 @@ func (c *crowd) judgeIntent(i *intent, r recorded, at func(*putFault) *row) {
 	if wrong != "" {
 		c.f.Errorf("%s", c.story(i, r, happened, wrong, when))
 	}
+}
+
+// clockMoved reports whether the clock of the database moved while a question or its approval was open: they
+// end by that clock.
+func (c *crowd) clockMoved(i *intent) bool {
+	return i.began.Before(c.jumped) || slices.ContainsFunc(c.faults, func(f *putFault) bool {
+		return f.name == serverClock && i.began.Before(f.ended.Add(lease)) && f.began.Before(i.ended)
+	})
 }
 
 // lastFault is the fault that was put last.
@@ -163,7 +171,8 @@ func (c *crowd) story(i *intent, r recorded, happened []time.Time, wrong string,
 	return b.String()
 }
 
-// measure finds the longest gaps in which no client was told of a completed call.
+// measure finds the longest gaps in which no client was told of a completed call. A gap that lasts into the next
+// fault counts for that one as a whole.
 func (c *crowd) measure(at func(*putFault) *row) {
 	slices.SortFunc(c.told, time.Time.Compare)
 	for n, f := range c.faults {
@@ -176,6 +185,9 @@ func (c *crowd) measure(at func(*putFault) *row) {
 			if t.Before(f.began) {
 				last = t
 				continue
+			}
+			if t.After(end) {
+				t = end
 			}
 			if gap := t.Sub(last); last.Before(end) && (r.gap == 0 || gap-f.away > r.over()) {
 				r.gap, r.away = gap, f.away
