@@ -61,7 +61,7 @@ func Decode(b []byte) (Event, error) {
 	return decodeAny(b)
 }
 
-// decodeAny is Decode for all events. It says what is wrong with others.
+// decodeAny is Decode for all events. It names the fault in an event that is not valid.
 func decodeAny(b []byte) (Event, error) {
 	var e Event
 	if err := decMode.Unmarshal(b, &e); err != nil {

@@ -52,7 +52,7 @@ const (
 	// Of operators. Name is the action, as "secret.set"; PartDoc is an OperatorAction.
 	Operated Kind = 17 // an operator is about to change trust, settings or sources; with Code: the change failed
 
-	// Of the queue. Principal is who did it.
+	// Of the queue. Principal is the person or program that queued or cancelled it.
 	RunQueued     Kind = 18 // a run was queued under ID, the later run's; Subject is the schedule that queued it
 	QueueChanged  Kind = 19 // a queued run was refused, cancelled, stopped or put back
 	ScheduleSaved Kind = 20 // a schedule was made, changed or deleted; PartDoc is its whole new state
@@ -216,22 +216,22 @@ type Event struct {
 	// used none.
 	Usage []int64 `cbor:"35,keyasint,omitempty"`
 
-	// Of changesets. Principal says who did it, Code why it failed.
+	// Of changesets. Principal is the author of the step, Code the reason that it failed.
 	Change Change `cbor:"33,keyasint,omitempty"`
 
-	// Of authority. Grant is the grant concerned, also of RunStarted where the
-	// ledger keeps it. Principal is a GrantIssued event's holder, else who did it;
-	// a question has its own ID, and Approved is its answer.
+	// Of authority. Grant is the grant concerned, also of RunStarted where the ledger keeps it.
+	// Principal is the holder of the grant in a GrantIssued event, and the actor in all others; a
+	// question has its own ID, and Approved is its answer.
 	Grant    []byte   `cbor:"40,keyasint,omitempty"` // UUID, 16 bytes
 	Parent   []byte   `cbor:"41,keyasint,omitempty"` // UUID, 16 bytes; nil: a root
 	Standing uint8    `cbor:"42,keyasint,omitempty"` // the grant's new standing, as store.Standing; 0 in a Violation without a change
 	Violated Violated `cbor:"43,keyasint,omitempty"`
 	Question uint8    `cbor:"44,keyasint,omitempty"` // the question's new state, as store.QuestionState
 
-	// Of agents. Subject is the agent's, or the session's, ID; a RunStarted event
-	// has the session that the run belongs to. Number is the agent's, the session's or
-	// the file's version, or the message's place in its conversation. Name is the
-	// agent's, Parent of a session the one that spawned it, Principal who did it.
+	// Of agents. Subject is the agent's, or the session's, ID; a RunStarted event has the session
+	// that the run belongs to. Number is the agent's, the session's or the file's version, or the
+	// message's place in its conversation. Name is the agent's, Parent of a session the one that
+	// spawned it, Principal the actor.
 	Subject []byte `cbor:"50,keyasint,omitempty"` // UUID, 16 bytes
 	Number  uint32 `cbor:"51,keyasint,omitempty"`
 	Gone    bool   `cbor:"52,keyasint,omitempty"` // it was deleted

@@ -23,8 +23,8 @@ type FileLabel struct {
 	Clear  bool     `json:"clear,omitempty"` // it has none any more; Labels is empty
 }
 
-// LabelKey names what has labels: a path, a content, or all that is below a folder while a
-// call writes there.
+// LabelKey names a labelled thing: a path, a content, or all that is below a folder while a call
+// writes there.
 type LabelKey string
 
 // The beginnings of keys.
@@ -87,8 +87,8 @@ func KeyPrefixes(size string) (path, content, folder string) {
 	return labelPath, labelContent + size + ":", labelFolder
 }
 
-// maxLabelKey bounds a key: the longest path, of which each byte may be replaced by three, and
-// what is before it.
+// maxLabelKey bounds a key: its prefix and the longest path, of which each byte may be replaced by
+// three.
 const maxLabelKey = 4 * longestPath
 
 func (k LabelKey) valid() bool {

@@ -111,7 +111,7 @@ type GrantTerms struct {
 	Person    *Person         `json:"person,omitempty"`    // whom a root grant was issued to, where an identity provider said so
 }
 
-// Person is somebody whom an identity provider has identified. All texts are its word.
+// Person is a user identified by an identity provider. All texts are its word.
 type Person struct {
 	Issuer  string         `json:"issuer"`         // its URL, as in its tokens
 	Subject string         `json:"subject"`        // its own, unchanging name of the person

@@ -15,8 +15,8 @@ import (
 // RotationHead begins the text of a rotation.
 const RotationHead = "remit.run/ledger-key/v1\n"
 
-// Rotation says that a new key signs a ledger from a size on. Its note is signed with both
-// keys, so that who trusts one of them can trust the other.
+// Rotation says that a new key signs a ledger from a size on. Its note is signed with both keys, so
+// that a reader that trusts one of them can trust the other.
 type Rotation struct {
 	Origin   string
 	Old, New string // public keys, as in ledger.pub

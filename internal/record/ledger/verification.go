@@ -24,8 +24,8 @@ type Verification struct {
 	Size   int64
 	Root   tlog.Hash // of the log at this size
 	At     time.Time // to the microsecond
-	// FullSize is how many events the last verification of the whole log read, at FullAt.
-	// Those after it were verified in parts.
+	// FullSize is how many events the last verification of the whole log read, at FullAt. Later
+	// events were verified in parts.
 	FullSize int64
 	FullAt   time.Time
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// shownEnds is how many steps at the beginning and at the end of a run reports for people show
-// in any case. Of those between, they show all that were refused something, and count the
-// others: nobody reads a hundred thousand steps, and browsers do not draw them.
+// shownEnds is how many steps at the beginning and at the end of a run reports for people show in
+// any case. Of the steps between, they show all that were refused something, and count the others:
+// nobody reads a hundred thousand steps, and browsers do not draw them.
 const shownEnds = 1000
 
 // BuildShort makes the report with the steps that reports for people show, without their

@@ -149,7 +149,7 @@ func (v *stepView) draw(total float64) {
 	v.From, v.To = thousand(from), thousand(max(to-from, 0.005))
 }
 
-// newStepView keeps of the arguments and the output only what is shown.
+// newStepView keeps only the shown part of the arguments and the output.
 func (a *album) newStepView(s Step) stepView {
 	v := stepView{
 		Step: s, Icon: pageSign(s.Status), Subject: subject(s),

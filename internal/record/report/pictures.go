@@ -33,7 +33,7 @@ func HasPictures(c ledger.Call) bool {
 }
 
 // Pictures returns the pictures in an output: content_base64 of the output itself, or of its
-// images. What is not a PNG by its bytes is left out, whatever it is called.
+// images. Data that is not a PNG by its bytes is left out, whatever its declared type.
 func Pictures(output []byte) []Picture {
 	type image struct {
 		Name    string `json:"path"`

@@ -45,15 +45,15 @@ type Data struct {
 	Output func(c ledger.Call) ([]byte, error)
 }
 
-// Call is one call with those of its parts that were loaded. A part that
-// ledger.Call.Parts lists but Loaded does not have is listed by its size.
+// Call is one call with its loaded parts. A part that ledger.Call.Parts lists but Loaded does not
+// have is listed by its size.
 type Call struct {
 	ledger.Call
 	Loaded map[string][]byte // by part name, as ledger.PartArgs
 }
 
-// MaxArgs is the size in bytes up to which the call's arguments are part of a report:
-// those that a person was asked about always are.
+// MaxArgs is the size in bytes up to which the call's arguments are part of a report: arguments
+// shown in a question to a person always are.
 func (c Call) MaxArgs() int64 {
 	if c.Effect == policy.Ask {
 		return math.MaxInt64
@@ -243,8 +243,8 @@ type Hashes struct {
 	Output string `json:"output,omitempty"`
 }
 
-// SideEffects are those that the tool declares, those that the call had, and
-// those that it tried and was refused while it ran.
+// SideEffects are the effects that the tool declares, the effects that the call had, and the
+// attempts that were refused while it ran.
 type SideEffects struct {
 	Declared []string   `json:"declared,omitempty"` // recorded with an intent
 	Happened []Happened `json:"happened"`

@@ -178,7 +178,7 @@ func (p *printer) timeline() {
 	}
 }
 
-// about is what the step did, after who reported it.
+// about describes the step, after the name of its reporter.
 func (p *printer) about(s Step) string {
 	if by := s.Executor(); by != "" {
 		return by + p.pick(" · ", " | ") + subject(s)

@@ -94,7 +94,7 @@ type GrantRecord struct {
 	// Device names the browser of the holder that the grant was made for; "": none. Only
 	// Remit's own sign-in sets it.
 	Device string
-	// Person is whom a root grant was issued to, where an identity provider said so; nil:
+	// Person is the user that a root grant was issued to, as an identity provider named them; nil:
 	// the operator issued it. Only Remit's own sign-in sets it.
 	Person *ledger.Person
 

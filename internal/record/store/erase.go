@@ -9,8 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Erasing erases payloads. Events stay, with what they commit to, so that the log and every
-// proof still verify; an event says what was erased, when and by whom.
+// Erasing erases payloads. Events stay, with their commitments, so that the log and every proof
+// still verify; an event records the erased payloads, the time and the actor.
 type Erasing interface {
 	// Erase erases the payloads that are chosen, or with dry only counts them.
 	Erase(ctx context.Context, e Erasure, dry bool) (Erased, error)
@@ -30,7 +30,7 @@ type Erasure struct {
 	By    string // who erases
 }
 
-// Erased counts what was erased, or would be.
+// Erased counts the erased payloads, or in a trial the payloads that would be erased.
 type Erased struct {
 	Runs     int   `json:"runs"`
 	Sessions int   `json:"sessions"`

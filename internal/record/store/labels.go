@@ -11,13 +11,13 @@ import (
 // Labels keeps the labels of data that files were given. Append changes them, with the
 // [ledger.FilesLabelled] events that it is given.
 type Labels interface {
-	// LabelsOf returns, for each key, those of the labels that it has, in the order of labels.
+	// LabelsOf returns the labels of each key, limited to the given labels and in their order.
 	LabelsOf(ctx context.Context, labels []string, keys []ledger.LabelKey) ([][]string, error)
-	// Labelled lists what has labels, by label and then by key.
+	// Labelled lists the labelled keys, by label and then by key.
 	Labelled(ctx context.Context, f LabelFilter) ([]LabelRecord, error)
 }
 
-// LabelFilter chooses what has labels. The zero filter chooses all.
+// LabelFilter chooses labelled keys. The zero filter chooses all.
 type LabelFilter struct {
 	Label  string // "": any
 	Prefix string // of the keys
@@ -25,7 +25,7 @@ type LabelFilter struct {
 	Limit  int // 0: no limit
 }
 
-// LabelPlace is a place in the list: what follows it is on the next page.
+// LabelPlace is a place in the list: the next page begins after it.
 type LabelPlace struct {
 	Label string
 	Key   ledger.LabelKey

@@ -66,7 +66,7 @@ type Queue interface {
 	FireSchedule(ctx context.Context, s Schedule, next time.Time, run uuid.UUID, at time.Time, room QueueRoom) error
 }
 
-// Task is what a queued run or a schedule is to do. The service that queues runs gives and
+// Task describes the work of a queued run or a schedule. The service that queues runs gives and
 // reads its documents.
 type Task struct {
 	Plan     []byte                // its source

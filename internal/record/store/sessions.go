@@ -29,7 +29,7 @@ type Sessions interface {
 	// by its exact name, where that leaves one: fault.AgentUnknown. Deleted ones are
 	// found by their whole ID only.
 	Agent(ctx context.Context, id string) (AgentRecord, error)
-	// Agents lists those that are not deleted, newest first.
+	// Agents lists the agents that are not deleted, newest first.
 	Agents(ctx context.Context, f PageFilter) ([]AgentRecord, error)
 
 	// SaveSession keeps a session's new state, as SaveAgent: fault.Stale, and
@@ -39,7 +39,7 @@ type Sessions interface {
 	// Session finds one by its ID or a unique prefix of it: fault.SessionUnknown.
 	// Deleted ones are found by their whole ID only.
 	Session(ctx context.Context, id string) (SessionRecord, error)
-	// Sessions lists those that are not deleted, newest first.
+	// Sessions lists the sessions that are not deleted, newest first.
 	Sessions(ctx context.Context, f SessionFilter) ([]SessionRecord, error)
 
 	// AddMessages adds to a session's conversation, after message number after (0:
@@ -53,9 +53,8 @@ type Sessions interface {
 	// fault.StoreCorrupt.
 	Messages(ctx context.Context, session uuid.UUID, from int, reverse bool) iter.Seq2[MessageRecord, error]
 
-	// SessionRuns gives the runs that belong to a session, also replays, oldest
-	// first: those whose RunStarted event has it as its Subject. It must be saved
-	// before the run begins.
+	// SessionRuns gives the runs that belong to a session, also replays, oldest first: the runs
+	// with a RunStarted event whose Subject is the session. It must be saved before the run begins.
 	SessionRuns(ctx context.Context, session uuid.UUID) ([]ledger.Run, error)
 }
 

@@ -47,8 +47,8 @@ type Store interface {
 	LastCall(ctx context.Context, run ledger.Seq) (int, error)
 	// Events gives events in the order of Seq, beginning at from.
 	Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error]
-	// Find gives events, newest first. Among them are all that the filter chooses, and
-	// there may be others: what is found fast depends on the store.
+	// Find gives events, newest first. They include every event that the filter chooses, and may
+	// include others: the indexes differ between stores.
 	Find(ctx context.Context, f EventFilter) iter.Seq2[ledger.Stored, error]
 	// Load gives a part's bytes, wherever they are. It checks a blob's address.
 	Load(ctx context.Context, p ledger.Part) ([]byte, error)

@@ -9,12 +9,13 @@ import (
 // Turns says which node of a fleet works on a session. Only a store that several machines
 // use implements it; elsewhere the session's open run says it.
 type Turns interface {
-	// TakeTurn gives a session's turn to this node, unless another member has it: the
-	// error is fault.SessionBusy and names that node. The epoch is higher than that of
-	// each turn before. The caller is what another node needs to continue the turn; it is
-	// kept encrypted under the ledger's keys until the turn ends.
+	// TakeTurn gives a session's turn to this node, unless another member has it: the error is
+	// fault.SessionBusy and names that node. The epoch is higher than that of each turn before. The
+	// caller is encoded as another node needs it to continue the turn; it is kept encrypted under
+	// the ledger's keys until the turn ends.
 	TakeTurn(ctx context.Context, session uuid.UUID, caller []byte) (epoch int64, err error)
-	// EndTurn ends a turn of this node. It leaves alone what another node has taken since.
+	// EndTurn ends a turn of this node. It does nothing to a turn that another node has taken
+	// since.
 	EndTurn(ctx context.Context, session uuid.UUID, epoch int64) error
 	// LeaveTurn leaves a turn of this node with a request: BeginTurn or CancelTurn, which this
 	// node or, if it dies, another one carries out.
@@ -32,7 +33,7 @@ type Turns interface {
 	AdoptTurns(ctx context.Context) error
 }
 
-// TurnRequest is what a node asks of another one's turn.
+// TurnRequest is a request of one node to the node that has a turn.
 type TurnRequest int64
 
 // The requests.
@@ -44,7 +45,7 @@ const (
 	BeginTurn    TurnRequest = 4 // of AdoptTurns and LeaveTurn: the turn is to be continued
 )
 
-// AskedTurn is a turn of this node, and what is asked of it.
+// AskedTurn is a turn of this node, with the requests for it.
 type AskedTurn struct {
 	Session uuid.UUID
 	Epoch   int64

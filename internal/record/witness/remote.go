@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// maxAnswer bounds what is read of a witness's answer.
+// maxAnswer bounds the bytes read of a witness's answer.
 const maxAnswer = 64 << 10
 
 // Poster makes the requests to a witness's address.
@@ -82,7 +82,7 @@ func (w *Cosigning) Send(ctx context.Context, l Log, known []byte) ([]byte, erro
 		}
 		old = has
 	}
-	return nil, fault.New(fault.StoreFailed, "the witness changes what it has with each request")
+	return nil, fault.New(fault.StoreFailed, "the witness changes its note with each request")
 }
 
 // answered is the error of an unexpected status.
@@ -128,7 +128,7 @@ func (w *Notes) Check(ctx context.Context, l Log) error {
 	case status == http.StatusOK:
 		err := Compare(ctx, l, answer)
 		if errors.Is(err, fault.VerifyFailed) {
-			return fault.New(fault.VerifyFailed, "the witness returned what this ledger has not signed").WithHint("its address must return the newest note of this ledger only")
+			return fault.New(fault.VerifyFailed, "the witness returned a note that this ledger has not signed").WithHint("its address must return the newest note of this ledger only")
 		}
 		return err
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed, status == http.StatusNoContent, status == http.StatusNotImplemented:
@@ -159,7 +159,7 @@ func (w *Notes) Send(ctx context.Context, l Log, _ []byte) ([]byte, error) {
 	return signed, nil
 }
 
-// Client makes a Poster for a base URL. header adds what the address needs.
+// Client makes a Poster for a base URL. header adds the headers that the address needs.
 func Client(c *http.Client, base string, header func(http.Header) error) Poster {
 	return func(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
 		req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, bytes.NewReader(body))

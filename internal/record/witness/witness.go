@@ -12,7 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Log is what a witness needs of a ledger.
+// Log is the part of a ledger that a witness needs.
 type Log interface {
 	Origin() string
 	Checkpoint(ctx context.Context) ([]byte, error)
@@ -25,11 +25,11 @@ type Log interface {
 // Witness remembers checkpoints of a ledger in a place that the ledger's owner does not
 // control, or at least in another one.
 type Witness interface {
-	// Check compares what the witness has with the ledger, without a change there. A witness
-	// that cannot be asked without one is not checked. A [Disagreement] is an error.
+	// Check compares the witness's copy with the ledger, without a change there. A witness that
+	// cannot be asked without one is not checked. A [Disagreement] is an error.
 	Check(ctx context.Context, l Log) error
-	// Send gives the witness the ledger's newest checkpoint, and checks first that this
-	// extends what it has. known is what Send last returned, nil if that is not known.
+	// Send gives the witness the ledger's newest checkpoint, and checks first that this extends the
+	// witness's copy. known is the last result of Send, nil if that is not known.
 	Send(ctx context.Context, l Log, known []byte) (kept []byte, err error)
 }
 

@@ -32,9 +32,9 @@ type head struct {
 // span is the batches after one up to another.
 type span struct{ after, upTo int64 }
 
-// settle gives the node's head on the server a number that no message under way has, so
-// that those can no longer be carried out. It returns the head as it was before. The token
-// makes a repetition after a lost answer return the same.
+// settle gives the node's head on the server a number that no message under way has, so that such
+// messages can no longer be carried out. It returns the head as it was before. The token makes a
+// repetition after a lost answer return the same.
 const settle = `UPDATE heads SET base = CASE WHEN token = $2 THEN base ELSE number END,
 number = CASE WHEN token = $2 THEN number ELSE greatest(number, $3) + 1 END, token = $2
 WHERE member = $1 RETURNING base, first, number`
@@ -202,5 +202,5 @@ func (s *Store) errLacksDurable() error {
 
 func (d database) lostError() error {
 	return fault.New(fault.StoreFailed, "the server %q has lost events that were not yet synced", d.name).
-		WithHint("it crashed, or another server took its place; what was acknowledged as durable is there")
+		WithHint("it crashed, or another server took its place; writes acknowledged as durable are kept")
 }

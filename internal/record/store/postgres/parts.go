@@ -129,8 +129,8 @@ func (d database) Parts(ctx context.Context) ([]tables.Part, error) {
 	return partsOf(names), rows.Err()
 }
 
-// LockPart implements tables.Parts. Whoever wants to read payloads meanwhile waits behind
-// this, so it does not wait for long.
+// LockPart implements tables.Parts. Readers of payloads wait behind this meanwhile, so it does not
+// wait for long.
 func (d database) LockPart(ctx context.Context, conn *sql.Conn, p tables.Part) (last ledger.Seq, err error) {
 	for _, statement := range []string{"SAVEPOINT part", "SET LOCAL lock_timeout = '" + partLockTime + "'", "LOCK TABLE payloads IN ACCESS EXCLUSIVE MODE", "SET LOCAL lock_timeout = '10s'"} {
 		if _, err = conn.ExecContext(ctx, statement); err != nil {
@@ -286,8 +286,8 @@ func moveSome(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// keepParts makes the tables of coming months until ctx ends, and moves what an older ledger
-// left. What fails is tried again later; appending does not depend on it.
+// keepParts makes the tables of coming months until ctx ends, and moves what an older ledger left.
+// A failed step is tried again later; appending does not depend on it.
 func (s *Store) keepParts(ctx context.Context) {
 	tick := time.NewTicker(partsEvery)
 	defer tick.Stop()

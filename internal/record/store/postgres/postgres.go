@@ -246,8 +246,8 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// release closes all connections. Those that package tables closed are closed again,
-// which does nothing.
+// release closes all connections. Connections that package tables closed are closed again, which
+// does nothing.
 func (s *Store) release() error {
 	var errs []error
 	if s.stopBeat != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// TakeCalls takes at most want calls of a key, to begin within six seconds, out of the most
-// that all nodes together begin in any minute. It returns how many it got, when that was, and
-// if none are left, when to ask again. Before, it gives back those that this node has not
-// begun of what it took at an earlier time.
+// TakeCalls takes at most want calls of a key, to begin within six seconds, out of the most that
+// all nodes together begin in any minute. It returns how many it got, when that was, and if none
+// are left, when to ask again. Before that, it gives back the calls that this node took at an earlier time
+// and has not begun.
 func (s *Store) TakeCalls(ctx context.Context, key []byte, most, want int, earlier int64, unused int) (got int, at int64, wait time.Duration, err error) {
 	if s.readOnly {
 		return 0, 0, 0, s.ErrReadOnly()

@@ -114,9 +114,8 @@ func migrate(ctx context.Context, conn *pgx.Conn, upTo int64) error {
 	return pause.For(ctx, leased)
 }
 
-// upgrade applies all of one migration, or nothing. No node stays a member: those that are at work
-// know the tables as they were, and can write nothing any more. left is how long their leases
-// still last.
+// upgrade applies all of one migration, or nothing. No node stays a member: running nodes know the
+// old tables, and can write nothing any more. left is how long their leases still last.
 func upgrade(ctx context.Context, conn *pgx.Conn, to int64, statements string) (left time.Duration, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if to > 1 {
@@ -137,7 +136,7 @@ func upgrade(ctx context.Context, conn *pgx.Conn, to int64, statements string) (
 const longestLease = 5 * time.Minute
 
 // removeNodes removes all nodes, and lets none join until the transaction has ended. It waits for
-// what they are writing, and locks in the same order as they do.
+// their writes in progress, and locks in the same order as they do.
 func removeNodes(ctx context.Context, tx pgx.Tx) (left time.Duration, err error) {
 	if _, err := tx.Exec(ctx, "SELECT FROM log FOR UPDATE; LOCK TABLE members"); err != nil {
 		return 0, err

@@ -42,8 +42,8 @@ func isTenantName(name string) bool {
 }
 
 // MakeTenant makes the role and the database of a tenant, as a role that may make both. The
-// database is the boundary: what PostgreSQL has in one (tables, locks, notifications) is not
-// seen from another, and only the tenant's role may connect to it.
+// database is the boundary: nothing inside one (tables, locks, notifications) is seen from another,
+// and only the tenant's role may connect to it.
 func MakeTenant(ctx context.Context, admin, name string) (Tenant, error) {
 	t := Tenant{Database: "remit_" + name, Role: "remit_" + name, Password: rand.Text()}
 	if !isTenantName(name) {

@@ -21,12 +21,11 @@ const applicationID = 0x526d6974
 // migration is never changed. PRAGMA user_version counts the applied ones.
 var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10, schema11}
 
-// In events, run and call repeat what body says, for the index; body is what
-// the log commits to, data the payload (see EncodeParts), zstd where its first
-// byte says so, and salt what the commitment was salted with. A tag is 31
-// bits of a MAC of seq and body, which lets verification name the very
-// event that was changed, not only the checkpoint that it is before.
-// Nodes are interior nodes of the Merkle tree from level [storedLevel] on.
+// In events, run and call repeat fields of body, for the index; body is the part that the log
+// commits to, data the payload (see EncodeParts), zstd where its first byte says so, and salt the
+// salt of the commitment. A tag is 31 bits of a MAC of seq and body, which lets verification name
+// the very event that was changed, not only the checkpoint that it is before. Nodes are interior
+// nodes of the Merkle tree from level [storedLevel] on.
 const schema1 = `
 CREATE TABLE events(seq INTEGER PRIMARY KEY, run INTEGER NOT NULL, call INTEGER NOT NULL, tag INTEGER NOT NULL, body BLOB NOT NULL, salt BLOB, data BLOB) STRICT;
 CREATE INDEX events_run ON events(run, call);
@@ -42,21 +41,20 @@ CREATE TABLE run_tools(tool TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY(too
 // Refusals during a call are counted beside the call.
 const schema2 = `ALTER TABLE runs ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;`
 
-// Grants, budgets and approvals. Rows of these tables change; each carries a MAC
-// over all its columns, and seals one over each table (see sealed.go, which
-// must be used for every change). Times are microseconds since 1970 UTC; IDs are
-// 16 bytes; seq is the event that made the row (of a standing: its newest
-// change); what is private is in that event's payload, never here.
+// Grants, budgets and approvals. Rows of these tables change; each carries a MAC over all its
+// columns, and seals one over each table (see sealed.go, which must be used for every change).
+// Times are microseconds since 1970 UTC; IDs are 16 bytes; seq is the event that made the row (of a
+// standing: its newest change); private data is in that event's payload, never here.
 //
-//   - grants: those that were issued or delegated here; parent is 16 zero bytes
+//   - grants: the grants that were issued or delegated here; parent is 16 zero bytes
 //     for a root.
 //   - standings: of grants that are not active, or were not at some time
 //     (standing as store.Standing numbers them, since when).
 //   - proofs: holders' proofs that were used, each until it is over.
 //   - budgets: one row for each limit of a node; what as store.MeterID names it,
 //     spent for good.
-//   - leases: what a run has leased of a meter and not accounted for (amount), and
-//     how much of what it used it has accounted for as spent (settled).
+//   - leases: a run's lease of a meter that is not accounted for yet (amount), and
+//     the part of its use that it has accounted for as spent (settled).
 //   - questions: state as store.QuestionState numbers them; run is 0 for none;
 //     once is 1 where a yes is good for one call; until as store.Approval has it.
 //   - votes: one person's answer to a question; yes and admin are 0 or 1.
@@ -90,8 +88,8 @@ CREATE TABLE seals(name TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL, row
 //     changed and is in no seal: the events tell of all of them, and a session's last
 //     of how many there are. at and commitment are the event's.
 //   - files: the newest version of each path; sha256 and address (of the blob) are
-//     zero for folders and deletions, address for empty files too. What is asked
-//     while others wait to write reads files_there, however much was deleted.
+//     zero for folders and deletions, address for empty files too. Queries
+//     made while others wait to write read files_there, however much was deleted.
 //   - session_runs: which runs belong to which session, for lists.
 const schema4 = `
 CREATE TABLE agents(id BLOB NOT NULL PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL, gone INTEGER NOT NULL, created INTEGER NOT NULL, seq INTEGER NOT NULL, leaf BLOB NOT NULL, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
@@ -105,9 +103,8 @@ CREATE INDEX files_there ON files(session, path) WHERE gone = 0;
 CREATE TABLE session_runs(session BLOB NOT NULL, run INTEGER NOT NULL, PRIMARY KEY(session, run)) STRICT, WITHOUT ROWID;
 `
 
-// Requests that clients made under a key (store.Requests). Rows are sealed as those of
-// schema3; holder and key are the primary key, until a time, status and place what is
-// kept of the answer.
+// Requests that clients made under a key (store.Requests). Rows are sealed as in schema3; holder
+// and key are the primary key, until a time, status and place describe the stored answer.
 const schema5 = `
 CREATE TABLE requests(holder TEXT NOT NULL, key BLOB NOT NULL, print BLOB NOT NULL, until INTEGER NOT NULL, status INTEGER NOT NULL, place TEXT NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(holder, key)) STRICT, WITHOUT ROWID;
 CREATE INDEX requests_until ON requests(until);

@@ -217,7 +217,7 @@ func (s *Store) close() error {
 	return s.fault(errors.Join(s.Store.Close(), s.releaseOwner()), "the ledger cannot be closed")
 }
 
-// release closes what an Open that failed has opened.
+// release closes everything that a failed Open has opened.
 func (s *Store) release() error {
 	if s.read == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Erase checks that what open gives is a [store.Erasing] too.
+// Erase checks that open also returns a [store.Erasing].
 func Erase(t *testing.T, open OpenStore) {
 	t.Helper()
 	cases := []struct {
@@ -169,7 +169,7 @@ func eraseQueued(t *testing.T, open OpenStore) {
 	sound(t, s)
 }
 
-// Others record the same content while it is erased: what they recorded is there.
+// Others record the same content while it is erased: their copies stay.
 func eraseRace(t *testing.T, open OpenStore) {
 	home := t.TempDir()
 	s, other := open(t, home), open(t, home)

@@ -19,7 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Files checks that what open gives is a [store.Files] too.
+// Files checks that open also returns a [store.Files].
 func Files(t *testing.T, open OpenStore) {
 	t.Helper()
 	cases := []struct {

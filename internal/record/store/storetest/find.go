@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// storeFinds compares what is found by filters with a look at every event.
+// storeFinds compares the results of filters with a look at every event.
 func storeFinds(t *testing.T, open OpenStore) {
 	s, runs := searchable(t, open)
 	sound(t, s)

@@ -19,7 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Grants checks that what open gives is a [store.Grants] too.
+// Grants checks that open also returns a [store.Grants].
 func Grants(t *testing.T, open OpenStore) {
 	t.Helper()
 	cases := []struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Sessions checks that what open gives is a [store.Sessions] too.
+// Sessions checks that open also returns a [store.Sessions].
 func Sessions(t *testing.T, open OpenStore) {
 	t.Helper()
 	cases := []struct {

@@ -24,7 +24,7 @@ import (
 // OpenStore opens a store on a home folder. The suite opens several on one.
 type OpenStore func(t *testing.T, home string) store.Store
 
-// Store checks that what open gives is a [store.Store].
+// Store checks that open returns a [store.Store].
 func Store(t *testing.T, open OpenStore) {
 	t.Helper()
 	cases := []struct {
@@ -196,7 +196,7 @@ func storeFilters(t *testing.T, open OpenStore) {
 		"time":    {store.RunFilter{Since: ledger.Time(base + 10_000_000), Until: ledger.Time(base + 20_000_000)}, func(i int) bool { return i >= 10 && i < 20 }},
 		"two":     {store.RunFilter{Mode: ledger.Replay, Failed: true}, func(i int) bool { return i%20 == 5 }},
 		"no such": {store.RunFilter{Tool: "no.such"}, func(int) bool { return false }},
-		// What was denied, failed or refused is always listed.
+		// Denied, failed and refused calls are always listed.
 		"without":   {store.RunFilter{Without: []tool.ID{"fs.write", "fs.read", "http.get"}}, func(i int) bool { return i%8 != 7 || i%5 == 0 }},
 		"big pages": {store.RunFilter{Limit: 1000}, func(int) bool { return true }},
 	}

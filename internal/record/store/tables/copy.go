@@ -25,12 +25,11 @@ type Copied struct {
 	more [][]any // rows besides those of the table
 }
 
-// Snapshot begins to read one state of the ledger, whole: its tables for a copy in
-// another database, which has the same keys. The copy has the same events, nodes,
-// checkpoints and state of the log, so whatever was proved of the ledger holds for the
-// copy. Events of a shared database that are not in the tree yet are in that of the copy.
-// numbered says that the copy's tags cover the numbers of events, as in a database that is
-// not shared. Call end when all rows were read.
+// Snapshot begins to read one state of the ledger, whole: its tables for a copy in another
+// database, which has the same keys. The copy has the same events, nodes, checkpoints and state of
+// the log, so every proof about the ledger holds for the copy. Events of a shared database that are
+// not in the tree yet are in that of the copy. numbered says that the copy's tags cover the numbers
+// of events, as in a database that is not shared. Call end when all rows were read.
 func (s *Store) Snapshot(ctx context.Context, numbered bool) (all []Copied, end func() error, err error) {
 	conn, err := s.read.Conn(ctx)
 	if err != nil {
@@ -77,7 +76,7 @@ func (s *Store) Snapshot(ctx context.Context, numbered bool) (all []Copied, end 
 	return all, end, nil
 }
 
-// wholeLog reads the state of the log with all events in it, and the nodes of those that are
+// wholeLog reads the state of the log with all events in it, and the nodes of the events that are
 // not in the stored tree yet.
 func (s *Store) wholeLog(ctx context.Context, q Querier) (l logState, nodes [][]any, err error) {
 	if l, err = s.readLog(ctx, q); err != nil || s.shared == nil {

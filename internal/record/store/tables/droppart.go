@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// A part is dropped if few of its payloads stay: those are moved.
+// A part is dropped if few of its payloads stay: the staying payloads are moved.
 const (
 	mostMoved   = 500 // payloads that are moved at most
 	movedOfLeft = 4   // one payload is moved at most for so many that are erased
@@ -24,7 +24,7 @@ type dropping struct {
 	moved []ledger.Seq // whose payloads stay
 }
 
-// partState is what is known of a part before an erasure.
+// partState describes a part before an erasure.
 type partState struct {
 	erased int          // payloads
 	kept   []ledger.Seq // payloads that were not chosen: not all of them if they are too many
@@ -85,8 +85,8 @@ func (p *erasing) wholeParts(ctx context.Context) ([]dropping, error) {
 	return out, nil
 }
 
-// dropPart drops a part, in one transaction with the event that says what was erased. While
-// the part is in use for too long, its payloads are overwritten.
+// dropPart drops a part, in one transaction with the event that records the erasure. While the part
+// is in use for too long, its payloads are overwritten.
 func (p *erasing) dropPart(ctx context.Context, d dropping) error {
 	var entries []ledger.Entry
 	if len(d.gone) > 0 {

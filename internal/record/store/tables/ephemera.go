@@ -16,7 +16,7 @@ const expiredLeft = 16
 // maxEphemeral is the largest Data of a record, in bytes.
 const maxEphemeral = 1 << 20
 
-// ephemeralName is what the data of a record is bound to.
+// ephemeralName is the name that binds the data of a record to it.
 func ephemeralName(e store.Ephemeral) []byte {
 	return append([]byte("ephemeral\x00"+e.Kind+"\x00"), e.Key[:]...)
 }

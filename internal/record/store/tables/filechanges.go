@@ -207,10 +207,10 @@ func (c *fileChanges) count(row sealedRow, f *store.FileChange) {
 // smaller is never refused.
 func (c *fileChanges) room() error {
 	if n := c.quota.Bytes; c.bytes > n && c.bytes > c.held.int(sessionBytes) {
-		return fault.New(fault.FilesFull, "the session's files would have %d bytes; the maximum is %d", c.bytes, n).WithHint("delete what is no longer needed")
+		return fault.New(fault.FilesFull, "the session's files would have %d bytes; the maximum is %d", c.bytes, n).WithHint("delete files that are no longer needed")
 	}
 	if n := int64(c.quota.Files); c.files > n && c.files > c.held.int(sessionFiles) {
-		return fault.New(fault.FilesFull, "the session would have %d files and folders; the maximum is %d", c.files, n).WithHint("delete what is no longer needed")
+		return fault.New(fault.FilesFull, "the session would have %d files and folders; the maximum is %d", c.files, n).WithHint("delete files that are no longer needed")
 	}
 	return nil
 }

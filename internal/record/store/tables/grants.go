@@ -114,7 +114,7 @@ func (s *Store) changes(ctx context.Context, entries []ledger.Entry, durable boo
 // Grant implements store.Grants.
 func (s *Store) Grant(ctx context.Context, id string) (store.GrantRecord, error) {
 	unknown := func(format string, args ...any) error {
-		return fault.New(fault.GrantUnknown, format, args...).ForOperator("remit grant list shows those that were issued here")
+		return fault.New(fault.GrantUnknown, format, args...).ForOperator("remit grant list shows the grants issued here")
 	}
 	lo, hi, err := prefix(id)
 	if err != nil {

@@ -23,12 +23,11 @@ const (
 	maxSkipped = 5
 )
 
-// Integrate adds the events of a shared database that are not in the Merkle tree to it,
-// and signs a checkpoint if asked. The row of the log is locked meanwhile, so that one
-// node at a time does this; appends do not wait for it. The commit is synced, and was
-// preceded by those of the events: what a checkpoint covers is durable before anybody
-// sees the checkpoint. If the database fails in a way that passes, it begins again until the lease
-// of this node is over.
+// Integrate adds the events of a shared database that are not in the Merkle tree to it, and signs a
+// checkpoint if asked. The row of the log is locked meanwhile, so that one node at a time does
+// this; appends do not wait for it. The commit is synced, and comes after the commits of the
+// events: events that a checkpoint covers are durable before anybody sees the checkpoint. If the
+// database fails in a way that passes, it begins again until the lease of this node is over.
 func (s *Store) Integrate(ctx context.Context, sign bool) ([]byte, error) {
 	ctx, stop := s.shared.Leased(ctx)
 	defer stop()
@@ -142,9 +141,9 @@ func (s *Store) leaves(ctx context.Context, q Querier, after, upTo int64) ([]tlo
 	return out, err
 }
 
-// integrateLoop keeps the tree up to date until the store is closed. An error is found
-// again by whatever needs the tree, which reports it. A node that is about it is waited for
-// only once in maxSkipped: it does the work of all.
+// integrateLoop keeps the tree up to date until the store is closed. An error is found again, and
+// reported, by the next reader of the tree. A node that is about it is waited for only once in
+// maxSkipped: it does the work of all.
 func (s *Store) integrateLoop(ctx context.Context) {
 	tick := time.NewTicker(integrateEvery)
 	defer tick.Stop()

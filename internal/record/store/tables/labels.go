@@ -224,7 +224,7 @@ func (s *Store) Labelled(ctx context.Context, f store.LabelFilter) ([]store.Labe
 	return out, err
 }
 
-// readLabels reads what a FilesLabelled event says.
+// readLabels reads the labels in a FilesLabelled event.
 func (s *Store) readLabels(st *ledger.Stored) (ledger.FileLabels, error) {
 	p := st.Parts[ledger.PartDoc]
 	b := p.Inline

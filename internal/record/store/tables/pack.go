@@ -40,7 +40,7 @@ func (p *packer) pack(b []byte) ([]byte, bool) {
 		return b, false
 	}
 	p.encOnce.Do(func() {
-		// The options are valid. Whatever is packed is authenticated elsewhere.
+		// The options are valid. Packed data is authenticated elsewhere.
 		p.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithZeroFrames(true),
 			zstd.WithWindowSize(packWindow), zstd.WithLowerEncoderMem(true))
 	})

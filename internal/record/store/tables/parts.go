@@ -29,7 +29,7 @@ const (
 	KeptPart Part = 1
 )
 
-// Class is what decides how long payloads are kept.
+// Class decides how long payloads are kept.
 type Class int64
 
 // The classes of payloads that have a retention of their own.
@@ -80,7 +80,7 @@ func PartOf(e *ledger.Event) Part {
 }
 
 // classOf is the class of an event's payload; 0: it is never erased. Events of grants and of
-// operators never are: they tell who was allowed what.
+// operators never are: they tell the authority that each person had.
 func classOf(e *ledger.Event) Class {
 	switch {
 	case e.Kind == ledger.RunStarted || e.Kind == ledger.RunQueued || e.Kind == ledger.QueueChanged:
@@ -96,7 +96,7 @@ func classOf(e *ledger.Event) Class {
 
 // Parts is a database that keeps payloads in parts.
 type Parts interface {
-	// Parts lists those that can be dropped.
+	// Parts lists the parts that can be dropped.
 	Parts(ctx context.Context) ([]Part, error)
 	// LockPart keeps everybody else from the payloads, until the end of conn's transaction. It
 	// returns the last event that has a payload in the part. With ErrPartInUse nothing is locked.

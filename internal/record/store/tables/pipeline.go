@@ -356,7 +356,7 @@ func (w *writer) lock(ctx context.Context, r *request) error {
 	return nil
 }
 
-// note records what the writer's transaction has appended to a shared database.
+// note records the events that the writer's transaction has appended to a shared database.
 func (w *writer) note(ctx context.Context) error {
 	if w.s.shared == nil {
 		return nil

@@ -238,9 +238,8 @@ func (v *verification) olderRoot(t *tree) error {
 	return err
 }
 
-// runEvents checks a run's events one by one. A changed event also makes its
-// neighbours' proofs fail. Those failures are reported only if no event by itself
-// shows the change.
+// runEvents checks a run's events one by one. A changed event also makes its neighbours' proofs
+// fail. The neighbours' failures are reported only if no event by itself shows the change.
 func (v *verification) runEvents(ctx context.Context, t *tree, cp ledger.Checkpoint, run ledger.Seq) error {
 	tags, root := newTagger(v.s.keys), v.log.Root()
 	known := len(v.rep.Problems)

@@ -464,7 +464,7 @@ func (s *Store) openBlob(address []byte, size int64, enc int, data []byte) ([]by
 		return nil, fault.New(fault.StoreCorrupt, "a blob has the unknown encoding %d", enc)
 	}
 	if a := s.keys.address(b); !bytes.Equal(a[:], address) || int64(len(b)) != size {
-		return nil, fault.New(fault.StoreCorrupt, "the bytes of blob %x differ from what was recorded", address)
+		return nil, fault.New(fault.StoreCorrupt, "the bytes of blob %x differ from the recorded ones", address)
 	}
 	return b, nil
 }

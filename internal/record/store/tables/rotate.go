@@ -161,8 +161,8 @@ func readRotations(dir string) ([]string, error) {
 	return out, nil
 }
 
-// stateKey returns what the MACs' keys are derived from: a file once the signing key was
-// rotated, else the first signing key.
+// stateKey returns the secret from which the MACs' keys are derived: a file once the signing key
+// was rotated, else the first signing key.
 func stateKey(dir, sign string, blob []byte) ([]byte, error) {
 	text, err := readKey(filepath.Join(dir, StateFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -318,7 +318,7 @@ func (s *Store) toldEvent(t *toldRow, kind ledger.Kind, leaf int) (ledger.Stored
 	}
 	st, err := s.decode(&t.raw)
 	if err == nil && (st.Event.Kind != kind || !bytes.Equal(st.Event.Subject, t.row.bytes(rowID))) {
-		err = fault.New(fault.StoreCorrupt, "event %d in %q does not tell what is listed with it", t.raw.seq, s.name)
+		err = fault.New(fault.StoreCorrupt, "event %d in %q does not contain the details for lists", t.raw.seq, s.name)
 	}
 	return st, err
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Database is what a [Store] needs of the database besides connections. The backend
+// Database is the part of the database that a [Store] needs besides connections. The backend
 // implements it.
 type Database interface {
 	// Explain returns the code, the message and the hint for an error of the database or
@@ -51,8 +51,8 @@ type Database interface {
 	Schema(ctx context.Context, q Querier) (want, got map[string]string, err error)
 	// CheckFiles returns the problems that the database finds in its own structures.
 	CheckFiles(ctx context.Context) ([]string, error)
-	// Scrub overwrites what the database's files still have of deleted rows, and names the
-	// copies that remain.
+	// Scrub overwrites the remains of deleted rows in the database's files, and names the copies
+	// that remain.
 	Scrub(ctx context.Context) (left []string, err error)
 	// Close releases everything except the connections that read. Nothing writes any more.
 	Close() error
@@ -88,7 +88,7 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Config is what a backend gives to New.
+// Config holds the arguments of New that a backend chooses.
 type Config struct {
 	Home     string // folder of the ledger's keys
 	Name     string // of the database, for messages

@@ -19,8 +19,8 @@ import (
 )
 
 // VerifiedFile names the signed note in the home folder of the last verification of the whole
-// ledger. It is not in the database: whoever alters that must not be able to say that it was
-// verified. Without it, or with one that does not fit, everything is verified.
+// ledger. It is not in the database: an attacker that alters the database must not be able to mark
+// it as verified. Without it, or with one that does not fit, everything is verified.
 const VerifiedFile = "verified.note"
 
 // maxVerified bounds the size of the note.
@@ -65,8 +65,8 @@ func (v *verification) remember() string {
 	return ""
 }
 
-// knowEarlier reads the note of the last verification. Also a verification of the whole
-// ledger looks whether the events are those that were verified then.
+// knowEarlier reads the note of the last verification. Also a verification of the whole ledger
+// checks that the events verified then are unchanged.
 func (v *verification) knowEarlier(sinceLast bool) error {
 	last, err := v.s.lastVerification()
 	if err != nil || last == nil {
@@ -87,8 +87,8 @@ func (v *verification) knowEarlier(sinceLast bool) error {
 	return nil
 }
 
-// startAfter is the number of the event before the first that is read. Nothing is below the
-// first event of a whole ledger, but what was inserted there is read too.
+// startAfter is the number of the event before the first that is read. The first event of a whole
+// ledger has nothing below it, but rows inserted there are read too.
 func (v *verification) startAfter() int64 {
 	if v.start == 0 {
 		return -1 << 63
@@ -129,7 +129,7 @@ func (v *verification) resume(context.Context) error {
 	return v.olderRoot(newTree(context.Background(), v.s.read))
 }
 
-// openRun folds the events of a run that are not read, for those that are. The run began
+// openRun folds the unread events of a run, so that its read events can be checked. The run began
 // before them.
 func (v *verification) openRun(ctx context.Context, run ledger.Seq) error {
 	const query = "SELECT seq, run, call, tag, body, salt, data FROM " + EventsAndPayloads + " e WHERE seq = ?1 UNION ALL SELECT seq, run, call, tag, body, salt, data FROM " + EventsAndPayloads + " e WHERE run = ?1 AND seq <= ?2 ORDER BY seq"

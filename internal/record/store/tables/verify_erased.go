@@ -18,7 +18,7 @@ func (s *Store) erases(st *ledger.Stored) ([]ledger.Seq, error) {
 		err = json.Unmarshal(doc, &about)
 	}
 	if err != nil {
-		return nil, fault.New(fault.StoreCorrupt, "what it says was erased cannot be read")
+		return nil, fault.New(fault.StoreCorrupt, "its list of erased payloads cannot be read")
 	}
 	return ledger.ParseSeqs(about.Events, st.Seq)
 }

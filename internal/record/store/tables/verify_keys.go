@@ -37,8 +37,8 @@ func (v *verification) noteKey(seq ledger.Seq, c *checkedEvent) {
 	v.announced[c.newKey] = announcement{seq, c.event.Code != 0}
 }
 
-// rotations compares the rotations of the ledger's key with the events that announce them, as
-// far as those were read. Differences are reported, but are not problems: see VerifyReport.
+// rotations compares the rotations of the ledger's key with the events that announce them, as far
+// as these events were read. Differences are reported, but are not problems: see VerifyReport.
 func (v *verification) rotations(ctx context.Context) error {
 	for _, r := range v.s.Rotations() {
 		a, ok := v.announced[r.New]

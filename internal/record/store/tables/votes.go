@@ -126,7 +126,7 @@ func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vot
 	}
 	switch {
 	case question.int(questionAdmin) == 1 && !v.Admin && v.Yes:
-		return 0, fault.New(fault.Denied, "only a person who may approve admin calls can approve this").
+		return 0, fault.New(fault.Denied, "a person with the right to approve admin calls must approve this").
 			WithHint("the policy's admin_from_risk asks for it")
 	case !v.Yes:
 		return int64(store.Refused), nil

@@ -80,7 +80,7 @@ func (d *Disk) release() {
 	}
 }
 
-// Fill leaves no room on the disk. The disk cannot be made smaller than what is on it, and the
+// Fill leaves no room on the disk. The disk cannot be made smaller than its contents, and the
 // server may write between the look and the change, so it is tried again.
 func (d *Disk) Fill() error {
 	return d.do(`fill() { mount -o remount,size=$(( $(df --output=used -k "$0" | tail -n 1) ))k "$0"; }
