@@ -1,9 +1,8 @@
-// Package approval asks people for approval and waits for their answers. A question is
-// filed in the ledger, so that everyone who may answer can do so from anywhere, and so
-// that it survives the process that asked. An approval covers exactly the call that asked
-// for it (its tool, arguments, holder and policies), once; or, if the person chose so and
-// the policy allows it, a narrow pattern of calls of the same session. It never allows
-// what a policy denies. Start at [Desk].
+// Package approval asks people for approval and waits for their answers. A question is filed in the
+// ledger, so that every approver can answer it from anywhere, and so that it survives the process
+// that asked. An approval covers exactly the call that asked for it (its tool, arguments, holder
+// and policies), once; or, if the person chose so and the policy allows it, a narrow pattern of
+// calls of the same session. It never allows what a policy denies. Start at [Desk].
 package approval
 
 import (
@@ -59,16 +58,16 @@ type Desk struct {
 	// Edits returns the changes of policy files that would allow what a question's policies
 	// deny; nil: none can be proposed.
 	Edits func(q runner.Question) ([]Edit, error)
-	// Asker returns the person to whom a root grant was issued, with the role, where an
-	// identity provider knows the person; "" otherwise. Nil: none does.
+	// Asker returns the person that holds a root grant, with the role, if an identity provider
+	// knows the person; "" otherwise. Nil: none does.
 	Asker func(ctx context.Context, root uuid.UUID) (person, role string, err error)
 	// Redact masks the values of secrets; nil masks none. Nothing else is hidden: an
 	// approval covers what the person could see.
 	Redact *redact.Redactor
 	// Past returns the session's earlier calls, to show which ones a pattern matches.
 	Past func(ctx context.Context, run *runner.Run) ([]Past, error)
-	// History tells the person who is here what the record says about questions like one;
-	// nil: nothing is told.
+	// History gives the person at the terminal the record's evidence about earlier questions; nil:
+	// none is shown.
 	History func(ctx context.Context, q store.Approval, b Body) (History, error)
 
 	Now   func() time.Time // nil: time.Now
@@ -79,7 +78,7 @@ type Desk struct {
 // The question stays open for others.
 var ErrNotHere = errors.New("no approver is available")
 
-// Case is a question as the person who is here is shown it.
+// Case is a question as shown to the person at the terminal.
 type Case struct {
 	Question store.Approval
 	Asked    runner.Question
@@ -127,11 +126,10 @@ func (d *Desk) now() time.Time {
 	return time.Now()
 }
 
-// Binding is what an approval of one call holds for: the holder, every policy of
-// the chain and what it is bound to, the grant where the ledger keeps it, the
-// tool as it is now, the arguments, and what the call does with them: the same
-// words are another call once a link leads elsewhere, or a file that they name has
-// other content.
+// Binding identifies everything that an approval of one call covers: the holder, every policy of
+// the chain with its environment, the grant where the ledger keeps it, the tool as it is now, the
+// arguments, and the effects of the call: the same words are another call once a link leads
+// elsewhere, or a file that they name has other content.
 func Binding(q runner.Question) ([32]byte, error) {
 	args, err := canon.Marshal(map[string]any(q.Call.Args))
 	if err != nil {
@@ -238,8 +236,8 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	}
 }
 
-// offersSession reports whether a question may be answered for the session. What a flow asks
-// about values is, if the call waits for the answer: it then endorses these values.
+// offersSession reports whether a question may be answered for the session. A flow's question about
+// values may be, if the call waits for the answer: the answer then endorses these values.
 func (d *Desk) offersSession(q runner.Question) bool {
 	if !q.Run.Grant.Chain().Terms().Session {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Viewer says what the reader of a [History] may see.
+// Viewer limits a [History] to the records that its reader may see.
 type Viewer interface {
 	// SeesQuestion reports whether the reader may see an earlier question.
 	SeesQuestion(ctx context.Context, q store.Approval) (bool, error)
@@ -19,8 +19,8 @@ type Viewer interface {
 }
 
 // History is the part of the record that is evidence for the answer to a question: earlier
-// questions like it, and the recorded calls that its session pattern covers. It counts only
-// what its reader may see.
+// questions like it, and the recorded calls that its session pattern covers. It counts only records
+// that its reader may see.
 type History struct {
 	Tool    Precedents  `json:"tool" doc:"Earlier questions about the same tool"`
 	Target  Precedents  `json:"target" doc:"Those of them that touch exactly the same"`

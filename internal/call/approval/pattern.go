@@ -209,8 +209,7 @@ func says(v any, actions []tool.Action) bool {
 	})
 }
 
-// Lines says the pattern in words, a line each. What comes from a caller is
-// quoted.
+// Lines says the pattern in words, a line each. Text from a caller is quoted.
 func (p Pattern) Lines() []string {
 	out := []string{"calls of " + string(p.Tool)}
 	for _, v := range p.Values {

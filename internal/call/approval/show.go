@@ -18,9 +18,9 @@ type Line struct{ Label, Text string }
 // maxTouches is how many of a question's actions its short form lists.
 const maxTouches = 20
 
-// Short returns a question in few lines of at most so many characters each, and reports
-// whether anything was shortened. Whatever was is given with its length and digest, and
-// [Body.Whole] has it.
+// Short returns a question in few lines of at most so many characters each, and reports whether
+// anything was shortened. Each shortened text is given with its length and digest, and [Body.Whole]
+// has it in full.
 func (b Body) Short(most int) (lines []Line, cut bool) {
 	add := func(label, text string) {
 		if text == "" {

@@ -54,7 +54,7 @@ func New(s store.Budgets) *Manager {
 	return &Manager{store: s, runs: map[ledger.Seq]*runBudget{}, freed: make(chan struct{})}
 }
 
-// Reserve reserves what a call may use, of every kept node of the run's grant: calls and
+// Reserve reserves the possible use of a call, of every kept node of the run's grant: calls and
 // children exactly, bytes, tokens and money as far as available. See runner.Authority.
 func (b *Manager) Reserve(ctx context.Context, run *runner.Run, id tool.ID, want grant.Amounts) (runner.Reservation, error) {
 	p, err := b.budgetOf(ctx, run)

@@ -11,7 +11,7 @@ import (
 // slice is how much time a call draws at once, and again while it runs.
 const slice = 2 * time.Second
 
-// reservation is what one call has drawn.
+// reservation holds the amounts that one call has drawn.
 type reservation struct {
 	run    *runBudget
 	meters []*meter
@@ -114,7 +114,7 @@ func (r *reservation) Settle(used grant.Amounts) {
 	r.run.release(r.meters, r.given, amounts(used))
 }
 
-// release charges what was used of a draw and frees the rest.
+// release charges the used part of a draw and frees the rest.
 func (p *runBudget) release(ms []*meter, given, used vector) {
 	p.mu.Lock()
 	for _, m := range ms {

@@ -93,7 +93,7 @@ func (m *meter) state(s store.Meter) string {
 	return text
 }
 
-// runBudget is what one run has leased.
+// runBudget holds the amounts that one run has leased.
 type runBudget struct {
 	manager *Manager
 	run     ledger.Seq
@@ -193,8 +193,7 @@ const (
 	dryFor     = time.Second
 )
 
-// draw draws amounts from meters, and leases what is missing. It adds the drawn amounts
-// to given.
+// draw draws amounts from meters, and leases the missing part. It adds the drawn amounts to given.
 func (p *runBudget) draw(ctx context.Context, ms []*meter, want vector, given *vector) error {
 	var since time.Time
 	for asked := false; ; asked = true {
@@ -255,8 +254,8 @@ func (p *runBudget) waitForReturn(ctx context.Context, m *meter, since time.Time
 	return false, nil
 }
 
-// take draws from what is leased, if that is enough. After the store was asked, any part
-// of an inexact amount is enough.
+// take draws from the leased amounts, if they are enough. After the store was asked, any part of an
+// inexact amount is enough.
 func (p *runBudget) take(ms []*meter, want vector, asked bool, given *vector) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -396,7 +395,7 @@ func (p *runBudget) holds(id store.MeterID) bool {
 	return m != nil && m.free > 0
 }
 
-// settle charges what was spent and returns what is free.
+// settle charges the spent amounts and returns the free ones.
 func (p *runBudget) settle(ctx context.Context) error {
 	p.leasing.Lock()
 	defer p.leasing.Unlock()
@@ -430,7 +429,7 @@ func (p *runBudget) settle(ctx context.Context) error {
 	return err
 }
 
-// close settles for the last time. What running calls have drawn counts as used.
+// close settles for the last time. Amounts that running calls have drawn count as used.
 func (p *runBudget) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.over = true

@@ -126,9 +126,8 @@ func (c *Catalog) remembered(ctx context.Context, id tool.ID) (source string, r 
 	return source, r, nil
 }
 
-// Accept accepts a tool as it was seen last, and returns how it changed. The person
-// who accepts it must be the one whom [Catalog.Difference] showed this version. With
-// a digest, it must be the version's too.
+// Accept accepts a tool as it was seen last, and returns how it changed. The person who accepts it
+// must have seen this version in [Catalog.Difference]. With a digest, it must be the version's too.
 func (c *Catalog) Accept(ctx context.Context, person string, id tool.ID, digest string) (Change, error) {
 	source, r, err := c.remembered(ctx, id)
 	if err != nil {
@@ -166,8 +165,8 @@ func unshown(id tool.ID, shown string) error {
 	return err.ForOperator("see the change with remit tool %s --diff, or on the tool's page in the web UI", id)
 }
 
-// Changed are the tools of a source that are not those that were accepted, as
-// remembered after the source was asked.
+// Changed returns the tools of a source that differ from their accepted version, as remembered
+// after the source was asked.
 func (c *Catalog) Changed(ctx context.Context, source string) ([]tool.ID, error) {
 	var out []tool.ID
 	i := slices.IndexFunc(c.all(), func(f *feed) bool { return f.name == source })
@@ -185,8 +184,8 @@ func (c *Catalog) Changed(ctx context.Context, source string) ([]tool.ID, error)
 	return out, err
 }
 
-// Switch enables or disables a tool, whatever its source does. It reports whether
-// that changed anything.
+// Switch enables or disables a tool, in any state of its source. It reports whether that changed
+// anything.
 func (c *Catalog) Switch(ctx context.Context, id tool.ID, on bool) (changed bool, err error) {
 	source := BuiltIn
 	if _, ok := c.byID[id]; !ok {

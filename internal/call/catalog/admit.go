@@ -241,7 +241,7 @@ func (a *admission) unusable(s *tool.Spec) string {
 	return ""
 }
 
-// kindOf says what a tool may give as its source, by what its ID begins with.
+// kindOf maps the first part of a tool's ID to the kinds of sources that may offer the tool.
 var kindOf = map[string][]string{"mcp": {"mcp", "mcp-remote"}, "api": {"api"}, "ext": {"extension"}, "wasm": {"wasm"}}
 
 // list makes the catalog's entry of a tool of a source.
@@ -274,8 +274,8 @@ func digest(spec *tool.Spec, h infer.Hints) tool.Digest {
 	return sha256.Sum256(append(d[:], b...))
 }
 
-// distinct refuses those of a source's tools whose names could be taken for one
-// another's: all but the one that was accepted, or else seen, first.
+// distinct refuses the tools of a source whose names could be confused: all but the one that was
+// accepted, or else seen, first.
 func (a *admission) distinct(ids []tool.ID) []tool.ID {
 	if !alike(ids) {
 		return ids // and what is remembered need not be waited for

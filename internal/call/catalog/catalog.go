@@ -25,8 +25,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// Config is what a catalog is made of. The zero value of a field means its
-// default.
+// Config holds the parts of a catalog. The zero value of a field means its default.
 type Config struct {
 	BuiltIn []permit.Tool
 	Sources []Source
@@ -283,8 +282,7 @@ func (c *Catalog) Spec(id tool.ID) (*tool.Spec, bool) {
 	return l.entry.Spec, true
 }
 
-// Specs lists all tools by ID, asking all sources. What fails is left out; List
-// tells of it.
+// Specs lists all tools by ID, asking all sources. Failed sources are left out; List reports them.
 func (c *Catalog) Specs() []*tool.Spec {
 	list := c.List(context.Background(), Filter{})
 	out := make([]*tool.Spec, len(list.Tools))

@@ -148,10 +148,9 @@ func (f *feed) renew() bool {
 	return true
 }
 
-// current returns what the source offers: what is cached while it is fresh, the
-// same for as long again while it is asked anew, and only an answer that began
-// after the last change notice once there was one. The error says why there is
-// none.
+// current returns the tools that the source offers: the cached list while it is fresh, the same for
+// as long again while a new one is fetched, and only an answer that began after the last change
+// notice once there was one. The error says why there is none.
 func (f *feed) current(ctx context.Context) (*snapshot, error) {
 	if f.bad != nil {
 		return nil, f.bad

@@ -20,12 +20,12 @@ type Filter struct {
 	Without tool.Effects // with none of these side effects
 	Enabled bool         // only those that can be called
 	Search  string       // words that the ID, title or description all has, in any case
-	// Use: the list is handed to a client or a model, which goes by it. What was
-	// never used before is pinned as it is, as a call would.
+	// Use: the list is handed to a client or a model, which goes by it. A tool that was never used
+	// before is pinned in its present version, as a call would do.
 	Use bool
-	// Wait bounds how long sources that have to be started or reached are waited for;
-	// 0: as long as one discovery may take. The tools of those that did not answer are
-	// listed as they are remembered; with Use, only those that were used before.
+	// Wait bounds how long sources that have to be started or reached are waited for; 0: as long as
+	// one discovery may take. The tools of sources that did not answer are listed as they are
+	// remembered; with Use, only the tools that were used before.
 	Wait time.Duration
 }
 

@@ -12,19 +12,18 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// BuiltIn is the name under which what a person said of built-in tools is
-// remembered. No source may have it.
+// BuiltIn is the source name under which people's decisions about built-in tools are stored. No
+// source may have it.
 const BuiltIn = "builtin"
 
-// Memory keeps what was seen of tools, what was accepted of them and what a
-// person said, beyond this process. Where it fails, the tools that it is about
-// are switched off.
+// Memory keeps the seen and accepted versions of tools, and people's decisions about them, beyond
+// this process. Where it fails, the tools that it is about are switched off.
 type Memory interface {
-	// Load returns what is remembered of a source's tools, for looking only. It is
-	// called for every call of a tool, so it is quick where nothing changed.
+	// Load returns the remembered records of a source's tools, for looking only. It is called for
+	// every call of a tool, so it is quick where nothing changed.
 	Load(source string) (map[tool.ID]Record, error)
-	// Change lets f alter what is remembered, while no other process does. Where f
-	// reports false nothing is kept.
+	// Change lets f alter the remembered records, while no other process does. Where f reports
+	// false nothing is kept.
 	Change(source string, f func(map[tool.ID]Record) bool) error
 }
 
@@ -53,7 +52,7 @@ type Look struct {
 	Digest string `json:"digest"`
 }
 
-// maxLooks bounds the people of one tool; of more, those who looked last are kept.
+// maxLooks bounds the people recorded for one tool; of more, the latest are kept.
 const maxLooks = 100
 
 // of returns the digest that a person was shown last, "" for none.
@@ -222,9 +221,9 @@ func (r Record) seen(l *listed, now time.Time, use bool) Record {
 	return r
 }
 
-// sight remembers that these tools of one source were seen, and gives what is
-// remembered of the source; a use pins those that were never used. It writes only
-// where something is new. With an error, why is why none of them can be called.
+// sight records that these tools of one source were seen, and returns the source's records; a use
+// pins the tools that were never used. It writes only where something is new. With an error, why is
+// why none of them can be called.
 func (c *Catalog) sight(source string, tools []*listed, use bool) (records map[tool.ID]Record, why string) {
 	records, err := c.memory.Load(source)
 	if err != nil {

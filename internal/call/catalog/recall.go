@@ -11,9 +11,9 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 )
 
-// Still is the catalog for callers that must not start anything, such as those that look at past
-// calls: a tool of a source that would have to be started is the one that was
-// accepted, made from what is remembered of it. Nothing is pinned or noted.
+// Still is the catalog for callers that must not start anything, such as readers of past calls: a
+// tool of a source that would have to be started is its accepted version, made from its record.
+// Nothing is pinned or noted.
 func (c *Catalog) Still() runner.Catalog { return still{c} }
 
 type still struct{ c *Catalog }
@@ -51,8 +51,8 @@ func (s still) find(id tool.ID) (*listed, error) {
 	return s.c.recall(f.name, r, id, v)
 }
 
-// recalled are the tools of a source as they are remembered: as they were accepted;
-// where the list is only looked at, those that were never used too, as they were seen.
+// recalled returns the tools of a source as recorded: their accepted versions and, where the list
+// is only looked at, tools that were never used, as they were seen.
 func (c *Catalog) recalled(f *feed, use bool) []*listed {
 	r, ok := f.src.(Recalling)
 	records, err := c.memory.Load(f.name)

@@ -8,14 +8,14 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// Source is where tools come from, besides those that are built in: an MCP
-// server, an OpenAPI document, a WASM module, an extension.
+// Source provides tools that are not built in: an MCP server, an OpenAPI document, a WASM module,
+// an extension.
 type Source interface {
 	// Name is what the IDs of its tools begin with, without the last colon:
 	// "mcp:github", "api:petstore", "wasm:calc", "ext:git". It is unique.
 	Name() string
-	// Discover lists its tools. It may take as long as ctx lasts. A tool's
-	// specification is what the source says of itself: nothing in it is trusted.
+	// Discover lists its tools. It may take as long as ctx lasts. A tool's specification is the
+	// source's own description: nothing in it is trusted.
 	Discover(ctx context.Context) ([]permit.Tool, error)
 	// Changed is told each time its tools may have changed; nil: it never tells.
 	Changed() <-chan struct{}
@@ -29,15 +29,13 @@ type Hinted interface {
 	Hints() infer.Hints
 }
 
-// Recalling is a source that can make a tool of what is remembered of it, without
-// asking or starting anything: one whose discovery is more than reading of
-// files. Who looks at past calls needs it.
+// Recalling is a source that can make a tool from its record, without asking or starting anything:
+// any source whose discovery is more than reading of files. Readers of past calls need it.
 type Recalling interface {
 	Recall(spec *tool.Spec, h infer.Hints) permit.Tool
 }
 
-// Offers is what a source is that knows its own kind of tools, and nothing of
-// this package.
+// Offers is a source that knows its own kind of tools, and nothing of this package.
 type Offers[T permit.Tool] interface {
 	Name() string
 	Discover(ctx context.Context) ([]T, error)

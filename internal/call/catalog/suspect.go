@@ -87,8 +87,8 @@ func distinctive(leaf string) bool {
 	return len(leaf) >= 6 && strings.ContainsAny(leaf, "_-./") || len(leaf) >= 8 && strings.ToLower(leaf) != leaf && strings.ToUpper(leaf) != leaf
 }
 
-// references returns what a tool's text says of other sources' tools, and whether
-// its name looks like one of theirs.
+// references returns the findings about other sources' tools in a tool's text, and whether its name
+// looks like one of theirs.
 func (x *names) references(l *listed) []inspect.Finding {
 	x.mu.Lock()
 	defer x.mu.Unlock()

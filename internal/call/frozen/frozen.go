@@ -170,8 +170,8 @@ func Parse(name string, src []byte) (*Plan, error) {
 	if again, err := canon.Marshal(f.document(false)); err == nil {
 		f.digest = sha256.Sum256(again)
 	}
-	// All that is written again must be what was read: nothing is left out, and the
-	// plan's name and digest are its own.
+	// The written document must equal the one that was read: nothing is left out, and the plan's
+	// name and digest are its own.
 	again, err := canon.Marshal(f.document(true))
 	if err != nil || !bytes.Equal(again, b) {
 		return bad("the frozen plan was changed after it was frozen (freeze the plan again)")

@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Tools is what a check needs to know of the tools.
+// Tools provides the tool properties that a check needs.
 type Tools interface {
 	// Spec finds a tool.
 	Spec(id tool.ID) (*tool.Spec, bool)
@@ -93,7 +93,7 @@ func (s *Step) checkWhole(r *reader, tools Tools) {
 	}
 }
 
-// shape is what a schema says about the top level of the arguments.
+// shape describes the top level of the arguments, as far as a schema defines it.
 type shape struct {
 	Properties map[string]struct {
 		Type any   `json:"type"`

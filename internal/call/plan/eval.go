@@ -11,9 +11,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Values is what expressions can refer to. Steps are named by their index,
-// from 1; only those among [Step.Deps] are asked for, and all of them have
-// ended.
+// Values holds the values that expressions can refer to. Steps are named by their index, from 1;
+// only those among [Step.Deps] are asked for, and all of them have ended.
 type Values interface {
 	Input(name string) any // null for one without a value
 	Ended(step int) Ended
@@ -35,9 +34,8 @@ type State struct {
 	Stopped bool // the plan was stopped
 }
 
-// Resolve computes the step's arguments. A value that is not there is
-// fault.PlanReference. The result shares parts with the plan and the values,
-// so what is in it must not be changed.
+// Resolve computes the step's arguments. A value that is not there is fault.PlanReference. The
+// result shares parts with the plan and the values, so it must not be changed.
 func (s *Step) Resolve(v Values) (tool.Args, error) {
 	e := evaluator{step: s, values: v}
 	out := make(tool.Args, len(s.args.keys))

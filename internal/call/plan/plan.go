@@ -18,21 +18,19 @@
 //	    needs: [ID, …]
 //	    if: inputs.NAME != ''
 //	    on_error: stop          # or continue
-//	commitments:                # what must hold at the end, checked by further steps
+//	commitments: # conditions on the end, checked by further steps
 //	  - run: [go, test, ./...]  # with exit: 0 and cwd: …
 //	  - file: PATH
 //	  - json: PATH              # with equals: {/POINTER: VALUE}
 //
 // # Expressions
 //
-// A string in args may hold ${{ REFERENCE }}, where REFERENCE is inputs.NAME,
-// steps.ID.output, steps.ID.status or steps.ID.error, followed by any number
-// of .FIELD, ['FIELD'] and [INDEX]. A string that is exactly one expression
-// becomes the value with its type; inside a longer string the value's text is
-// inserted: strings as they are, everything else as compact JSON. What was
-// inserted is never read again. $${{ stands for ${{ itself. A status is
-// completed, denied, failed, timeout, cancelled or skipped; an error is null
-// or {code, message}.
+// A string in args may hold ${{ REFERENCE }}, where REFERENCE is inputs.NAME, steps.ID.output,
+// steps.ID.status or steps.ID.error, followed by any number of .FIELD, ['FIELD'] and [INDEX]. A
+// string that is exactly one expression becomes the value with its type; inside a longer string the
+// value's text is inserted: strings as they are, everything else as compact JSON. Inserted text is
+// never read again. $${{ stands for ${{ itself. A status is completed, denied, failed, timeout,
+// cancelled or skipped; an error is null or {code, message}.
 //
 // A condition (if) may combine references, 'text' (a quote inside is doubled),
 // numbers, true, false and null with == != < <= > >= && || ! and parentheses,
@@ -68,7 +66,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Bounds of what is accepted.
+// Bounds of accepted plans.
 const (
 	MaxSize     = 16 << 20 // bytes of a plan's source
 	MaxSteps    = 100_000
@@ -121,7 +119,7 @@ type Param struct {
 	pattern *regexp.Regexp
 }
 
-// OnError says what a step that does not complete means for the plan.
+// OnError is the effect on the plan of a step that does not complete.
 type OnError uint8
 
 // The zero OnError stops.

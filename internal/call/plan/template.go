@@ -7,8 +7,8 @@ import (
 	"github.com/remitrun/remit/internal/base/document"
 )
 
-// template is an argument value with its expressions taken apart, once, when
-// the plan is read. What is inserted later is never parsed.
+// template is an argument value with its expressions taken apart, once, when the plan is read.
+// Values inserted later are never parsed.
 type template struct {
 	lit   any    // a value without any expression in it
 	ref   *ref   // a string that is exactly one expression

@@ -167,8 +167,8 @@ func (r *Recording) Descent(ctx context.Context) ([]grant.Node, error) {
 	return grant.DecodeDescent(b)
 }
 
-// Judge decides a recorded call under another chain, on the facts of the
-// record. It also names what the deciding rule is about.
+// Judge decides a recorded call under another chain, on the facts of the record. It also names the
+// subject of the deciding rule.
 func (r *Recording) Judge(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (policy.Decision, string, error) {
 	on := string(c.Tool)
 	contexts, err := r.contextsUnder(ctx, tools, chain)
@@ -262,15 +262,15 @@ func (r *Recording) addFacts(ctx context.Context, c ledger.Call, actions []tool.
 	return nil
 }
 
-// Happened is what a recorded call really did, as its handles saw it, and how
-// many further things were not listed.
+// Happened returns the effects of a recorded call, as its handles saw them, and the number of
+// further effects that were not listed.
 func (r *Recording) Happened(ctx context.Context, c ledger.Call) ([]tool.Happened, int, error) {
 	var t ledger.Touched
 	err := r.json(ctx, c.Parts, ledger.PartHappened, &t)
 	return t.Effects, t.More, err
 }
 
-// Attempts is what a recorded call was refused while it ran.
+// Attempts returns the attempts of a recorded call that were refused while it ran.
 func (r *Recording) Attempts(ctx context.Context, c ledger.Call) (ledger.Attempts, error) {
 	var a ledger.Attempts
 	err := r.json(ctx, c.Parts, ledger.PartAttempts, &a)

@@ -110,7 +110,7 @@ func waits(c ledger.Call) bool {
 	return held && c.Intent == 0 && c.Status == tool.Completed
 }
 
-// of returns the labels of a recorded call, with those that were recorded for files.
+// of returns the labels of a recorded call, including labels recorded for files.
 func (r *Recording) of(ctx context.Context, c ledger.Call, flows *policy.Flows, call *policy.Call) (policy.Of, error) {
 	f, err := r.flow(ctx, c)
 	if err != nil {

@@ -29,7 +29,7 @@ type Other struct {
 	Said []Word // in its session, if that is not the recording's
 }
 
-// Session tells the recording what people said in its session, and the other runs of its context
+// Session gives the recording the words of people in its session, and the other runs of its context
 // in their order.
 func (r *Recording) Session(said []Word, others []Other) { r.said, r.others = said, others }
 

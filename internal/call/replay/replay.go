@@ -51,8 +51,8 @@ type Recording struct {
 	cutOff bool // the run was cancelled or interrupted from outside
 }
 
-// Open reads the record of a run. A record that is not what was recorded is a
-// ReplayMismatch that names the first damage.
+// Open reads the record of a run. A record that was altered is a ReplayMismatch that names the
+// first damage.
 func Open(ctx context.Context, src store.Store, run ledger.Run) (*Recording, error) {
 	rep, err := src.Verify(ctx, store.VerifyOptions{Run: run.ID})
 	if err != nil {
@@ -173,8 +173,8 @@ func beforeIntent(c ledger.Call) bool {
 		len(c.Timeline) > 1 && c.Timeline[1] < 0 && !ofStore(c) // that was later, at a gate
 }
 
-// ofStore reports whether a call was refused because the ledger could not tell
-// whether its grant may be used, or what is left of its budgets.
+// ofStore reports whether a call was refused because the ledger could not tell whether its grant
+// may be used, or how much of its budgets remained.
 func ofStore(c ledger.Call) bool {
 	return c.Code/1000 == fault.StoreFailed/1000 && len(c.Timeline) > 1 && c.Timeline[1] < 0
 }
@@ -236,7 +236,7 @@ func (r *Recording) Execute(ctx context.Context, p permit.Permit, c runner.Call,
 	return tool.Result{Output: out}, r.failure(ctx, rec)
 }
 
-// refuse notes once more what the call was refused while it ran.
+// refuse records again the attempts that the call was refused while it ran.
 func (r *Recording) refuse(ctx context.Context, p permit.Permit, c ledger.Call) error {
 	var was ledger.Attempts
 	if err := r.json(ctx, c.Parts, ledger.PartAttempts, &was); err != nil {
@@ -326,9 +326,8 @@ func (r *Recording) Ask(ctx context.Context, q runner.Question) (runner.Answer, 
 	return a, r.json(ctx, rec.Parts, ledger.PartAnswer, &a)
 }
 
-// Recall refuses what the record says was refused by a gate: whether a grant was
-// revoked by then, and which of several calls side by side took the last place
-// of a budget, are facts of a run.
+// Recall repeats the refusals of gates in the record: whether a grant was revoked by then, and
+// which of several calls side by side took the last place of a budget, are facts of a run.
 func (r *Recording) Recall(ctx context.Context, c runner.Call, at runner.Gate) error {
 	rec, ok := r.calls[c.Index]
 	if !ok || !refusedAt(rec, at) {

@@ -13,8 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Tool returns the tool of a recorded call as it was then, if a source brought it:
-// its source may be gone since, and both it and what is said of it may have changed.
+// Tool returns the tool of a recorded call as it was then, if a source brought it: its source may
+// be gone since, and the tool or the decisions about it may have changed.
 func (r *Recording) Tool(ctx context.Context, c runner.Call) (runner.Entry, bool, error) {
 	rec, ok := r.calls[c.Index]
 	if !ok || rec.Tool != c.Tool {

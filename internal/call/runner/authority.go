@@ -18,11 +18,10 @@ type Authority interface {
 	// Watch returns a context for running calls. It ends once Check would fail, with the
 	// reason as its cause.
 	Watch(ctx context.Context, g grant.Grant) (context.Context, context.CancelFunc)
-	// Reserve reserves what a call may use, of every node of the grant: calls exactly,
-	// other amounts as far as available, but never zero. Nil: the grant has no budgets.
-	// fault.BudgetSpent names the exhausted budget and its grant. The reserved amounts are recorded with the call's
-	// intent and the used ones with its outcome (ledger.Event.Usage), so that a crash
-	// loses neither.
+	// Reserve reserves the possible use of a call, of every node of the grant: calls exactly, other amounts as far
+	// as available, but never zero. Nil: the grant has no budgets. fault.BudgetSpent names the exhausted budget and
+	// its grant. The reserved amounts are recorded with the call's intent and the used ones with its outcome
+	// (ledger.Event.Usage), so that a crash loses neither.
 	Reserve(ctx context.Context, run *Run, id tool.ID, want grant.Amounts) (Reservation, error)
 	// Done settles everything that a run has reserved. It is called before the run's end
 	// is recorded.
@@ -90,8 +89,8 @@ func (a absent) Reserve(ctx context.Context, run *Run, _ tool.ID, _ grant.Amount
 
 // Reservation is what a call reserved of limits or budgets.
 type Reservation interface {
-	// Given is what the call may use; zero fields are not limited. It has no time, which
-	// is charged while it passes.
+	// Given returns the amounts that the call may use; zero fields are not limited. It has no time,
+	// which is charged while it passes.
 	Given() grant.Amounts
 	// Over is closed when the time budget is used up; the call must then end with
 	// fault.BudgetSpent. Nil: time is not limited.

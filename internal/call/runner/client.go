@@ -73,7 +73,7 @@ type Report struct {
 	Output map[string]any
 }
 
-// Report records what the client says of a call. The record marks it as the client's word.
+// Report records a client's report of a call. The record marks it as the client's word.
 func (r *Runner) Report(ctx context.Context, run *Run, w Report) error {
 	ev := ledger.Event{Kind: ledger.CallOutcome, Run: run.Seq, Call: uint32(w.Index), At: r.now().UnixMicro(), Client: run.Client, Status: tool.Completed}
 	pay := ledger.Payload{}

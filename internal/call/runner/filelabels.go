@@ -27,7 +27,7 @@ type FileLabels interface {
 
 // Writing finds what a call wrote.
 type Writing interface {
-	// Folders are those below which processes can write.
+	// Folders are the folders below which processes can write.
 	Folders() []string
 	// Written calls f with each written file: one of paths, or changed in the folders. key is
 	// that of its content; "": the file is too large, or is there no longer.
@@ -44,15 +44,15 @@ type LabelQuery struct {
 	Process bool          // the call starts processes
 }
 
-// LabelsFound are the labels of files that no action has, and those that were found and are not
-// recorded yet: of contents by the paths of their files, and of paths by their contents.
+// LabelsFound holds labels of files that no action has, and found labels that are not recorded yet:
+// of contents by the paths of their files, and of paths by their contents.
 type LabelsFound struct {
 	policy.RecordedLabels
 
 	Found []ledger.FileLabel
 }
 
-// fileFlow is what a call has to do with labels that are recorded for files.
+// fileFlow holds the state of a call that concerns labels recorded for files.
 type fileFlow struct {
 	labels  []string           // of what the call writes; sorted
 	found   []ledger.FileLabel // labels that are not recorded yet
@@ -119,8 +119,8 @@ func (f *flight) narrow(ctx context.Context, context policy.Labels) error {
 	return nil
 }
 
-// traceWrites prepares to record the labels of what the call writes. Those of a held run are
-// recorded when its writes are applied; what such a call names, its run has the labels of.
+// traceWrites prepares to record the labels of what the call writes. Labels of a held run are
+// recorded when its writes are applied; the run gets the labels of files that such a call names.
 func (f *flight) traceWrites() {
 	flow := f.flow
 	writes := f.entry.Spec.Effects.Has(tool.FSWrite) || slices.ContainsFunc(f.actions, func(a tool.Action) bool { return a.Kind == tool.FileWrite })
@@ -142,8 +142,8 @@ func (f *flight) traceWrites() {
 	flow.files.labels = slices.Compact(flow.files.labels)
 }
 
-// labelsBefore are the entries that give labels to what the call is about to write, and to what
-// it reads where they were found. They are recorded with its first event.
+// labelsBefore returns the entries that give labels to the files that the call is about to write,
+// and to files that it reads whose labels were found. They are recorded with its first event.
 func (f *flight) labelsBefore() ([]ledger.Entry, error) {
 	if f.flow == nil || f.r.Files == nil {
 		return nil, nil
@@ -277,7 +277,7 @@ func (p *pathList) list() []string {
 	return out
 }
 
-// labelKeeper notes which files are written, besides what another keeper does.
+// labelKeeper notes which files are written, and passes each write to another keeper.
 type labelKeeper struct {
 	keep  permit.Keeper // nil: none
 	paths *pathList

@@ -47,7 +47,7 @@ func (c *Context) read() ([]string, uint64) {
 	return c.labels, c.clock
 }
 
-// flowOf is what a call has to do with labels.
+// flowOf holds the state of a call that concerns labels.
 type flowOf struct {
 	flows *policy.Flows // of the call's chain
 	of    policy.Of
@@ -56,9 +56,9 @@ type flowOf struct {
 	files fileFlow
 }
 
-// checkFlows decides the call by the labels of its context and of what it names. From here on
-// the call's chain has the flows of these labels, so they also hold in the handles and in the
-// sandbox. The session's model is asked in any context: its operator chose it.
+// checkFlows decides the call by the labels of its context and of the files and hosts that it
+// names. From here on the call's chain has the flows of these labels, so they also hold in the
+// handles and in the sandbox. The session's model is asked in any context: its operator chose it.
 func (f *flight) checkFlows(ctx context.Context) error {
 	if f.run.flows == nil && f.bounds.none() || f.c.Thought {
 		return nil
@@ -108,7 +108,7 @@ func (f *flight) checkFlows(ctx context.Context) error {
 		return nil
 	}
 	return fault.New(fault.FlowRefused, "%s", d.Reason).
-		WithHint("the labels of a session stay with it; what does not need this data can be done in a new session")
+		WithHint("the labels of a session stay with it; do work that does not need this data in a new session")
 }
 
 // addLabels adds the labels of the call's result to the context, before the call begins.

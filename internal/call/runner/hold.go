@@ -66,7 +66,7 @@ func (f *flight) holdable(rule *policy.Rule) error {
 	case f.c.Release != nil:
 		return nil
 	case slices.ContainsFunc(f.actions, command):
-		return fault.New(fault.Denied, "%s lets such calls wait for review, and what a command does cannot wait", rule).
+		return fault.New(fault.Denied, "%s lets such calls wait for review, and a command cannot wait", rule).
 			WithHint("make the request with a tool, as http.request")
 	case f.run.Held == nil:
 		return fault.New(fault.Denied, "%s lets such calls wait for review, and this run holds nothing back", rule).

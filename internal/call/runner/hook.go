@@ -70,7 +70,7 @@ type HookEvent struct {
 	Reason  string      // of HookAsked: why approval is needed
 	Env     tool.Env    // of the call
 	// Permit is for the program of a hook that has a Chain, and ends with Handle. It permits
-	// what that chain allows, and nothing of the call's.
+	// everything that the chain allows, and nothing of the call's.
 	Permit permit.Permit
 }
 

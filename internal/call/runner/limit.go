@@ -25,7 +25,7 @@ func newRunLimits(l policy.Limits) *runLimits {
 	return &runLimits{limits: l, byTool: map[tool.ID]int{}, pattern: make([]int, len(l.PerTool))}
 }
 
-// reserve counts a call and reserves what it may use. It refuses with fault.LimitReached.
+// reserve counts a call and reserves its possible use. It refuses with fault.LimitReached.
 func (n *runLimits) reserve(c Call, want grant.Amounts) (Reservation, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// values are where the values of a context came from. What is added waits until it is indexed,
-// in a goroutine or before the next look-up. The end of a run waits for the goroutine.
+// values are where the values of a context came from. An added value waits until it is indexed, in
+// a goroutine or before the next look-up. The end of a run waits for the goroutine.
 type values struct {
 	work     sync.Mutex // held while the index is used; before Context.mu
 	index    *provenance.Index
@@ -38,8 +38,8 @@ func (c *Context) Endorse(tool string, list []policy.Steered) uint64 {
 	return c.later(func(x *provenance.Index) { Endorse(x, tool, list) })
 }
 
-// Endorse adds values that a person approved for a tool. What is to be destroyed is approved
-// once each time.
+// Endorse adds values that a person approved for a tool. A value to be destroyed is approved once
+// each time.
 func Endorse(x *provenance.Index, tool string, list []policy.Steered) {
 	for _, s := range list {
 		if !s.Destroys {
@@ -67,7 +67,7 @@ func (c *Context) goOn(last int) {
 	c.clock = uint64(last+1) << 16
 }
 
-// indexPending indexes what waits, until nothing does.
+// indexPending indexes waiting values, until none is left.
 func (c *Context) indexPending(done chan<- struct{}) {
 	defer close(done)
 	for c.hasPending() {
@@ -87,7 +87,7 @@ func (c *Context) hasPending() bool {
 	return len(c.pending) > 0
 }
 
-// waitIndexed waits until what was added so far is indexed.
+// waitIndexed waits until all added values are indexed.
 func (c *Context) waitIndexed() {
 	c.mu.Lock()
 	done := c.indexing
@@ -135,8 +135,8 @@ func (c *Context) named() string {
 	return c.life
 }
 
-// Given adds what people said before a run to the values of its context: its plan, its inputs and
-// what the first policy allows. The inputs of a session's run are Remit's own.
+// Given adds people's words from before a run to the values of its context: its plan, its inputs
+// and the values that the first policy allows. The inputs of a session's run are Remit's own.
 func Given(x *provenance.Index, chain policy.Chain, plan []byte, inputs map[string]any, session uuid.UUID) {
 	for _, text := range chain.GivenTexts() {
 		x.Say(provenance.Policy, text)
@@ -149,7 +149,7 @@ func Given(x *provenance.Index, chain policy.Chain, plan []byte, inputs map[stri
 	}
 }
 
-// Remember adds what was recorded before to the values of the context.
+// Remember adds earlier recorded values to the values of the context.
 func (c *Context) Remember(do func(*provenance.Index)) { c.later(do) }
 
 // runName names a run in origins.

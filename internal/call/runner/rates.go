@@ -12,18 +12,18 @@ import (
 
 // Rated is a Recorder of several nodes, which share the limits of calls a minute.
 type Rated interface {
-	// TakeCalls takes at most want calls of a key, to begin within six seconds, out of the
-	// most that all nodes begin in any minute. It returns how many it got, when that was, and
-	// if none are left, when to ask again. Before, it gives back those that remain unused of
-	// what was taken at an earlier time.
+	// TakeCalls takes at most want calls of a key, to begin within six seconds, out of the most
+	// that all nodes begin in any minute. It returns how many it got, when that was, and if none
+	// are left, when to ask again. Before that, it gives back the unused calls that were taken at
+	// an earlier time.
 	TakeCalls(ctx context.Context, key []byte, most, want int, earlier int64, unused int) (got int, at int64, wait time.Duration, err error)
 }
 
 // partTime is how long a part may be used. It is a bit less than the six seconds of TakeCalls.
 const partTime = 5 * time.Second
 
-// part is what this node has taken of a user's calls in a minute: a tenth of the limit, so
-// that most calls ask no database.
+// part is this node's share of a user's calls in a minute: a tenth of the limit, so that most calls
+// ask no database.
 type part struct {
 	mu    sync.Mutex // held while more is taken
 	left  int

@@ -29,7 +29,7 @@ type StoredOutput struct {
 	Run   string // as RunName
 	Call  int
 	Tool  string
-	// Labels are those of the output that the context may not have.
+	// Labels are the labels of the output that the context may not have.
 	Labels []string
 	// Withheld: the session's model has not seen the output and must not.
 	Withheld bool
@@ -76,8 +76,8 @@ type taking struct {
 	bytes   int
 }
 
-// value gives a value with its references resolved. What a reference stands for is data: it
-// can have no references.
+// value gives a value with its references resolved. The value of a reference is data: it can have
+// no references.
 func (t *taking) value(ctx context.Context, v any, at string) (any, error) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -174,8 +174,8 @@ func (f *flight) checkReferences() error {
 		WithHint("tools of files, requests, commands and of servers can be given it")
 }
 
-// takers are the built-in tools that can be given withheld data: what they keep is in files, which
-// have labels, or outside.
+// takers are the built-in tools that accept withheld data: they keep it in files, which have
+// labels, or outside.
 var takers = []string{"fs.", "http.", "shell.run"}
 
 // AddReferences adds the values of withheld outputs to those of a context, where a call's

@@ -67,7 +67,7 @@ type Leased interface {
 	HoldsLease() (lost <-chan struct{}, err error)
 }
 
-// Facts looks up what the second step of a decision needs: the real paths of files, the
+// Facts looks up the facts for the second step of a decision: the real paths of files, the
 // addresses of hosts, the executables of commands. It fills in the actions' fact fields.
 type Facts interface {
 	Fill(ctx context.Context, env tool.Env, limits policy.Limits, c Call, actions []tool.Action) error

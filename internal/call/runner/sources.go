@@ -121,7 +121,7 @@ func (s *Sources) of(t Tier) TierLimits {
 	return s.limits[t]
 }
 
-// maxUsers is how many users are kept in mind before those of former minutes are forgotten.
+// maxUsers is how many users are kept in memory before users of former minutes are forgotten.
 const maxUsers = 1024
 
 // reserve counts a call, or refuses it with fault.LimitReached. A recorder that several nodes
@@ -157,7 +157,7 @@ func overRate(u user, most int, wait time.Duration) error {
 		WithHint("try again in %s", max(wait.Round(time.Second), time.Second))
 }
 
-// slots are the calls that one provider may have at once. Who waits is in a queue of its
+// slots are the calls that one provider may have at once. A waiting call is in a queue of its
 // holder; the queues take turns.
 type slots struct {
 	free    int

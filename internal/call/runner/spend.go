@@ -43,8 +43,8 @@ func (f *flight) wants() grant.Amounts {
 	return w
 }
 
-// reserve reserves what the call may use: of its source's rate, of the run's limits, and
-// of the grant's budgets.
+// reserve reserves the possible use of the call: of its source's rate, of the run's limits, and of
+// the grant's budgets.
 func (f *flight) reserve(ctx context.Context) error {
 	return f.gate(ctx, BudgetGate, func(ctx context.Context) error {
 		want := f.wants()
@@ -94,8 +94,8 @@ func (f *flight) user() user {
 	return u
 }
 
-// given is what the call may use: the least of its reservations. Zero fields are not
-// limited.
+// given returns the amounts that the call may use: the least of its reservations. Zero fields are
+// not limited.
 func (f *flight) given() grant.Amounts {
 	var all grant.Amounts
 	lower := func(into *int64, v int64) {
@@ -136,7 +136,7 @@ func (f *flight) used() grant.Amounts {
 	return u
 }
 
-// settle charges what was used and releases the rest.
+// settle charges the used amounts and releases the rest.
 func (f *flight) settle(used grant.Amounts) {
 	if f.leaveSource != nil {
 		f.leaveSource()

@@ -28,8 +28,7 @@ type GrantStopper interface {
 	Stop(ctx context.Context, node uuid.UUID, revoke bool, reason string) error
 }
 
-// violations lists what was refused, each kind once. A replay has none: its original run
-// had them.
+// violations lists the refusals, each kind once. A replay has none: its original run had them.
 func (f *flight) violations(o *Outcome) []Violation {
 	if f.run.Mode != ledger.Live || f.skipped {
 		return nil

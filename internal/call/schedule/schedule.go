@@ -20,11 +20,10 @@ import (
 	"github.com/remitrun/remit/internal/call/plan"
 )
 
-// Caller executes single steps and tells how they ended: the runner is one, a
-// replay another. Steps are named by their index, from 1, in plan order. Call,
-// Fail and Output are used from several goroutines at once, Skip from one. No
-// method is called with a context that was cancelled, Call and Output apart:
-// what did not run is to be recorded all the same.
+// Caller executes single steps and tells how they ended: the runner is one, a replay another. Steps
+// are named by their index, from 1, in plan order. Call, Fail and Output are used from several
+// goroutines at once, Skip from one. No method is called with a context that was cancelled, Call
+// and Output apart: a step that did not run must be recorded all the same.
 type Caller interface {
 	// Call executes a step's call and records it. It must return soon after ctx
 	// is cancelled.
@@ -67,11 +66,10 @@ const LargeOutput = 64 << 10
 type Options struct {
 	// MaxParallel, if not 0, bounds the plan's max_parallel further.
 	MaxParallel int
-	// Ran, if not nil, tells of a run that is replayed which steps ran, that is,
-	// were not skipped. A step
-	// that can have been decided before or after the plan was stopped is then
-	// decided as it was: what cannot be explained either way is decided by the
-	// present state, so that a false record shows as a mismatch.
+	// Ran, if not nil, tells of a run that is replayed which steps ran, that is, were not skipped.
+	// A step that can have been decided before or after the plan was stopped is then decided as
+	// recorded: a step without an explanation either way is decided by the present state, so that a
+	// false record shows as a mismatch.
 	Ran func(index int) (ran, known bool)
 }
 
@@ -218,7 +216,7 @@ func newRun(stop context.CancelCauseFunc, p *plan.Plan, inputs map[string]any, c
 	return r
 }
 
-// startReady starts or skips what can be, first in plan order first.
+// startReady starts or skips all ready steps, in plan order.
 func (r *run) startReady(ctx context.Context) {
 	for r.fatal == nil && r.running < r.limit && len(r.ready) > 0 {
 		r.decide(ctx, r.plan.Steps[heap.Pop(&r.ready).(int)-1], r.opts.Ran)

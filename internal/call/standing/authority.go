@@ -7,7 +7,7 @@
 // holds for every later check, one by another process within 250 ms. An unknown status
 // refuses the grant.
 //
-// Together with package budget, which accounts for what grants spend, this is a
+// Together with package budget, which accounts for the spending of grants, this is a
 // runner.Authority. Start at [New].
 package standing
 
@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// fresh is how old what is known of the ledger may be when it is used.
+	// fresh is the maximum age of knowledge about the ledger when it is used.
 	fresh = 250 * time.Millisecond
-	// pollEvery is how often the ledger is looked at while calls are watched, so
-	// that checks find what is known fresh.
+	// pollEvery is how often the ledger is read while calls are watched, so that checks find fresh
+	// knowledge.
 	pollEvery = 100 * time.Millisecond
 	// patience is how long calls that act go on while the ledger cannot be read.
 	patience = time.Second
 	maxBuilt = 32 << 20 // bytes of grants that were made of tokens
 )
 
-// Options are what an [Authority] is made of.
+// Options are the parts of an [Authority].
 type Options struct {
 	Grants  store.Grants     // required
 	Budgets store.Budgets    // counts children; nil: grants that limit them cannot be handed on
@@ -71,8 +71,7 @@ func New(o Options) *Authority {
 	return a
 }
 
-// knowledge is what the ledger says of some grants in one version of its
-// standings.
+// knowledge is the ledger's state of some grants in one version of its standings.
 type knowledge struct {
 	version int64
 	asOf    atomic.Int64 // when it was last found to hold, by the monotonic clock
@@ -87,8 +86,7 @@ func (k *knowledge) isFresh(now int64) bool {
 	return k != nil && now-k.asOf.Load() <= int64(fresh)
 }
 
-// verdict reports what is known of the nodes. ok is false where something is
-// not known.
+// verdict returns the worst known standing of the nodes. ok is false where something is not known.
 func (k *knowledge) verdict(nodes []grant.Node) (worst store.Standing, at int, ok bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Keep is Delegate that also records blocks which only narrow: what an issuer has
-// made for others can then be listed, and revoked, before it is ever used.
+// Keep is Delegate that also records blocks which only narrow: an issuer's grants for others can
+// then be listed, and revoked, before they are ever used.
 func (a *Authority) Keep(ctx context.Context, c token.Claims, env policy.Env, note string) (grant.Grant, error) {
 	g, err := a.Delegate(ctx, c, env, note)
 	if err != nil {

@@ -38,13 +38,12 @@ func (a *Authority) IssueTo(ctx context.Context, c token.Claims, note string, pe
 	return a.grants.PutGrant(ctx, rec)
 }
 
-// Restore makes a grant of what a token says, with its policies bound to env:
-// nothing but the token's own policies decides what it allows, and the ledger
-// whether it may be used now. It is refused if this ledger has not issued it
-// (fault.GrantUnknown), if it was handed on further or to others than its
-// policies let it (fault.NotDelegable, BudgetSpent), and where Check refuses it.
-// A block that handed the grant on and was never seen here is recorded with what
-// it descends from, and counts as a child of all of that.
+// Restore makes a grant from a token, with its policies bound to env: the token's own policies
+// alone set its permissions, and the ledger decides whether it may be used now. It is refused if
+// this ledger has not issued it (fault.GrantUnknown), if it was handed on further or to others than
+// its policies let it (fault.NotDelegable, BudgetSpent), and where Check refuses it. A block that
+// handed the grant on and was never seen here is recorded with its ancestors, and counts as a child
+// of all of them.
 func (a *Authority) Restore(ctx context.Context, c token.Claims, env policy.Env) (grant.Grant, error) {
 	return a.Delegate(ctx, c, env, "")
 }
@@ -282,8 +281,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// child draws a child from each of the ancestors that limits how many there are
-// below it. What it gives settles that: the child exists, or does not.
+// child draws a child from each of the ancestors that limits how many there are below it. Its
+// result settles that: the child exists, or does not.
 func (a *Authority) child(ctx context.Context, ancestors []grant.Node) (func(context.Context, bool) error, error) {
 	var asks []store.Lease
 	for _, n := range ancestors {

@@ -138,8 +138,8 @@ func (a *Authority) pollOnce() bool {
 	return true
 }
 
-// recheck looks at all that is watched and ends what was revoked; where nothing
-// could be read for a while, everything. The caller holds the lock.
+// recheck checks all watched grants and ends the calls of revoked ones; where nothing could be read
+// for a while, all calls. The caller holds the lock.
 func (a *Authority) recheck(ctx context.Context) {
 	if len(a.watches) == 0 {
 		return
@@ -166,7 +166,7 @@ func (a *Authority) recheck(ctx context.Context) {
 // blind reports whether nothing has been known of the ledger for too long.
 func (a *Authority) blind() bool { return a.clock()-a.lastLook > int64(patience) }
 
-// Close ends what is watched and refuses every grant from then on.
+// Close ends all watched calls and refuses every grant from then on.
 func (a *Authority) Close() error {
 	a.lock.must()
 	if a.closed {
