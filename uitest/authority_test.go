@@ -117,7 +117,7 @@ func TestAStaleConfirmationChangesNothing(t *testing.T) {
 	run(b, chromedp.SendKeys("#reason", "lunch"))
 	run(b, chromedp.KeyEvent("\r"))
 	run(b, chromedp.WaitReady(".alert"))
-	if text := run(b, chromedp.Text(".alert")); !contains(text, "are not those that were shown") {
+	if text := run(b, chromedp.Text(".alert")); !contains(text, "differ from the ones shown") {
 		t.Errorf("the page says %q", text)
 	}
 	if of, err = s.app.Grants.List(t.Context(), store.GrantFilter{}); err != nil || of[len(of)-1].Record.Standing != store.Active {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Door bounds what clients of an HTTP service can hold. A client is a stranger until its request
-// is admitted ([Admit]): a stranger has one request, and little time for it. Zero fields have the
-// defaults.
+// Door bounds the resources that clients of an HTTP service can hold. A client is a stranger until
+// its request is admitted ([Admit]): a stranger has one request, and little time for it. Zero
+// fields have the defaults.
 type Door struct {
 	Header int // bytes of a request's header; default 64 KiB
 
@@ -63,8 +63,8 @@ func (d Door) proxy(a netip.Addr) bool {
 	return slices.ContainsFunc(d.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// client returns the address of a request's client: behind a proxy, the last forwarded address
-// that is not one of a proxy. What the client itself wrote before it does not count.
+// client returns the address of a request's client: behind a proxy, the last forwarded address that
+// is not one of a proxy. Earlier addresses, which the client itself wrote, do not count.
 func (d Door) client(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !d.proxy(at.Addr()) {
@@ -138,7 +138,7 @@ func (v *visit) admit() {
 	v.admitted = true
 }
 
-// pace gives the client time to read what is written next.
+// pace gives the client time to read the next piece.
 func (v *visit) pace() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -72,7 +72,7 @@ func (s *Shared) take(ctx context.Context, key string) (time.Duration, error) {
 	return 0, nil
 }
 
-// of gives the part of a key. Those that may not be used any more are forgotten once they are many.
+// of gives the part of a key. Parts that may not be used any more are forgotten once they are many.
 func (s *Shared) of(key string) *part {
 	s.mu.Lock()
 	defer s.mu.Unlock()

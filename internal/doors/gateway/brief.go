@@ -10,9 +10,9 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Models read the descriptions and the results of tools, and each byte costs. For Remit's
-// own tools the client gets the short form: what a model needs for its next step, once.
-// The record, the other doors and the checks of arguments keep the complete form.
+// Models read the descriptions and the results of tools, and each byte costs. For Remit's own tools
+// the client gets the short form: the parts that a model needs for its next step, once. The record,
+// the other doors and the checks of arguments keep the complete form.
 
 // builtin is the source of Remit's own tools.
 const builtin = "builtin"
@@ -90,7 +90,7 @@ type omission struct {
 	usual  string
 }
 
-// omissions has the omissions of Remit's own tools. What is not listed is shown.
+// omissions has the omissions of Remit's own tools. Fields that are not listed are shown.
 var omissions = map[tool.ID]omission{
 	"fs.edit":      {always: []string{"bytes_written", "sha256_before"}, empty: []string{"places_truncated"}},
 	"fs.grep":      {empty: []string{"truncated", "files_binary", "files_cut", "files_failed", "denied"}},

@@ -41,7 +41,7 @@ type request struct {
 	answers mcp.InputResponseMap
 }
 
-// said has what every request says about its client.
+// said has the client's description in every request.
 type said interface {
 	ProtocolVersion() string
 	ClientCapabilities() *mcp.ClientCapabilities

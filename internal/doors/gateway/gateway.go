@@ -58,8 +58,8 @@ type Asker func(ctx context.Context, c approval.Case) (store.Vote, error)
 type Gate interface {
 	// Enter verifies what a client presents. It must be fast for a token that was verified before.
 	Enter(ctx context.Context, c callers.Credential) (*callers.Caller, error)
-	// Check gives a caller who has entered as it is now, or an error if it would not be let in
-	// any more.
+	// Check returns the present state of an admitted caller, or an error if the caller would be
+	// refused now.
 	Check(ctx context.Context, c *callers.Caller) (*callers.Caller, error)
 }
 
@@ -95,7 +95,7 @@ type Options struct {
 	// Server names the one MCP server to serve, with its own names of tools, resources and
 	// prompts; "": the whole catalog, with names of [NameOf].
 	Server string
-	// Offers lists what MCP servers are known to offer besides tools; nil: nothing.
+	// Offers lists the known offers of MCP servers besides tools; nil: none.
 	Offers func() []Offer
 	// Changes calls f, which must be fast, whenever Offers may have changed (uri is ""), or
 	// a watched resource has, until stop is called. It is nil if Offers is.

@@ -80,9 +80,9 @@ func (c *conn) touch(server string) {
 	}
 }
 
-// nameOf is the name of a tool for the client, if the client sees the tool. Of the tools
-// for resources and prompts it sees those that a model can use, and none of a server that
-// is served alone.
+// nameOf is the name of a tool for the client, if the client sees the tool. Of the tools for
+// resources and prompts it sees only tools that a model can use, and none of a server that is
+// served alone.
 func (c *conn) nameOf(id tool.ID) (string, bool) {
 	_, kind, _ := strings.Cut(strings.TrimPrefix(string(id), "mcp:"), ":")
 	if only := c.gateway.opts.Server; only != "" {

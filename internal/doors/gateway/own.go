@@ -9,8 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// UnderOwnGrant makes ask answer as the person whom the run's grant was issued to. A run
-// under any other grant belongs to a delegate, who is not asked.
+// UnderOwnGrant makes ask answer as the person that the run's grant was issued to. A run under any
+// other grant belongs to a delegate, which is not asked.
 func UnderOwnGrant(ask Asker) Asker {
 	return func(ctx context.Context, c approval.Case) (store.Vote, error) {
 		var kept []grant.Node

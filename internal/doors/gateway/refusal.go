@@ -17,8 +17,8 @@ func ruleName(o runner.Outcome) string {
 	return o.Decision.Rule.String()
 }
 
-// refusal says why a call failed, so that the model can do better: the error number, the
-// message, the rule, what is allowed instead, and where a person finds the record.
+// refusal explains a failed call to the model: the error number, the message, the rule, the allowed
+// entries, and the place of the record for people.
 func (c *conn) refusal(o runner.Outcome) string {
 	var b strings.Builder
 	what := fault.ForModel(o.Err)
@@ -53,7 +53,7 @@ func whose(r *policy.Rule) string {
 	return fmt.Sprintf(" (policy %q, line %d)", r.Policy, r.Line)
 }
 
-// instead lists what the policy allows in the sections that denied something.
+// instead lists the entries that the policy allows in the sections that denied something.
 func (c *conn) instead(o runner.Outcome) []string {
 	chain, seen := c.run().Chain(), map[string]bool{}
 	var out []string

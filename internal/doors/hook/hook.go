@@ -26,7 +26,7 @@ const (
 	maxCalls   = 1000 // calls of one event
 )
 
-// Phase is what an event is about.
+// Phase is the phase of a call in which an event occurs.
 type Phase uint8
 
 // The phases. The zero Phase refuses.
@@ -202,7 +202,7 @@ func (e *Event) Answer(v Verdict) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Script gives what the agent's shell is to run; ok says that the event is about a command.
+// Script returns the script for the agent's shell; ok reports that the event is about a command.
 func (e *Event) Script() (script string, ok bool) {
 	for _, c := range e.Calls {
 		if e.Phase == Before && c.Tool == "shell.run" {
@@ -213,8 +213,8 @@ func (e *Event) Script() (script string, ok bool) {
 	return "", false
 }
 
-// Replace is what the hook prints to have the agent's shell run another command line. An
-// agent that cannot be told so is an error.
+// Replace is the hook's output that has the agent's shell run another command line. An agent that
+// cannot be told so is an error.
 func (e *Event) Replace(commandLine string) ([]byte, error) {
 	if e.input == nil || e.replace == nil || len(e.Calls) != 1 {
 		return nil, fault.New(fault.Usage, "%s cannot be told to run a command in the sandbox", e.Agent).

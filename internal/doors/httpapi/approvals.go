@@ -49,7 +49,7 @@ type ApprovalPath struct {
 	ID string `path:"approval_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
 }
 
-// concerns reports whether a question is about a call of what the caller owns, or is for the
+// concerns reports whether a question is about a call that belongs to the caller, or is for the
 // caller's role to answer.
 func (s *Server) concerns(ctx context.Context, in *asked, q store.Approval) (bool, error) {
 	switch {
@@ -61,7 +61,7 @@ func (s *Server) concerns(ctx context.Context, in *asked, q store.Approval) (boo
 	return s.reachesRun(ctx, in, q.RunID.String())
 }
 
-// viewer is what a caller may see of the record.
+// viewer bounds the records that a caller may see.
 type viewer struct {
 	s  *Server
 	in *asked

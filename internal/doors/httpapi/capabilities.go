@@ -16,7 +16,7 @@ type Capabilities interface {
 	Capability(ctx context.Context, id string) (CapabilityDetail, error)
 }
 
-// CapabilityDetail is a capability with what it adds to an agent that does not configure it.
+// CapabilityDetail is a capability with its additions to an agent that does not configure it.
 type CapabilityDetail struct {
 	Capability
 

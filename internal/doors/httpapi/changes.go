@@ -38,8 +38,8 @@ type Changeset struct {
 var exampleChangeset = map[string]any{"run_id": sampleSession, "state": "review", "workspace": "/home/ann/project", "digest": "5f0c…",
 	"changes": []any{map[string]any{"path": "src/main.go", "kind": "modified", "diff": "--- a/src/main.go\n"}}}
 
-// person reports an error unless the caller's grant was issued to a person, or made for one of
-// the person's browsers. Any other grant is that of a delegate, who must not accept its own work.
+// person reports an error unless the caller's grant was issued to a person, or made for one of the
+// person's browsers. Any other grant is that of a delegate, which must not accept its own work.
 func person(who *Caller) error {
 	own := who.Leaf == who.Root || who.Device != ""
 	if !own || who.Name != who.Person || !strings.HasPrefix(who.Name, "user:") {

@@ -66,13 +66,13 @@ type grantIn struct {
 	GrantPath
 }
 
-// reachesGrant reports whether the caller may use a grant, or what was made under it.
+// reachesGrant reports whether the caller may use a grant, or one made under it.
 func (s *Server) reachesGrant(ctx context.Context, in *asked, id string) (bool, error) {
 	return in.reaches(func() ([]string, error) { return s.o.Lineage.OfGrant(ctx, id) })
 }
 
-// grant checks that the caller may use a grant. With the right to change those of others, it can
-// be one that this ledger has not seen so far.
+// grant checks that the caller may use a grant. With the right to change other callers' grants, it
+// can be one that this ledger has not seen so far.
 func (s *Server) grant(ctx context.Context, in *asked, id string) error {
 	find := func(_ context.Context, id string) (string, error) { return id, nil }
 	_, err := reachable(ctx, fault.GrantUnknown, "grant", id, find, func(id string) (bool, error) { return s.reachesGrant(ctx, in, id) })

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// CollectedPlan is a plan of what a run did and wanted to do.
+// CollectedPlan is a plan of a run's completed calls, and of the calls that it only planned.
 type CollectedPlan struct {
 	Plan    string   `json:"plan" doc:"The plan's source; empty: the run has no call for a plan"`
 	Steps   int      `json:"steps"`

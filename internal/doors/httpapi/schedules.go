@@ -35,7 +35,7 @@ type SchedulePatch struct {
 	Paused   *bool  `json:"paused,omitempty" doc:"Paused, it queues no runs"`
 }
 
-// apply changes what the patch names.
+// apply changes the fields that the patch names.
 func (p SchedulePatch) apply(c *store.Schedule) {
 	c.Cron, c.Zone, c.Priority = cmp.Or(p.Cron, c.Cron), cmp.Or(p.Zone, c.Zone), cmp.Or(p.Priority, c.Priority)
 	if p.Paused != nil {

@@ -35,7 +35,7 @@ import (
 type Caller = callers.Caller
 
 // grantsOf gives what the rate of a caller applies to: the root grant, and the caller's own. A person
-// whom an identity provider knows has a root grant at each node, so the person stands for it.
+// known to an identity provider has a root grant at each node, so the person stands for it.
 func grantsOf(c *Caller) []string {
 	switch root := rootOf(c); {
 	case c.Role == "":
@@ -50,15 +50,15 @@ func rootOf(c *Caller) string { return cmp.Or(c.Root, c.Leaf) }
 
 // Gate authenticates callers.
 type Gate interface {
-	// Enter verifies what a request presents, and that its grant can be used now. It must be
+	// Enter verifies the credential of a request, and that its grant can be used now. It must be
 	// fast for a token that was verified before.
 	Enter(ctx context.Context, c callers.Credential) (*Caller, error)
-	// Check gives a caller who has entered as it is now, or an error if it would not be let in
-	// any more.
+	// Check returns the present state of an admitted caller, or an error if the caller would be
+	// refused now.
 	Check(ctx context.Context, c *Caller) (*Caller, error)
 }
 
-// Lineage returns under what something was made, for [Caller.Owns].
+// Lineage returns the grants under which a thing was made, for [Caller.Owns].
 type Lineage interface {
 	OfSession(ctx context.Context, s agent.Session) ([]string, error)
 	OfRun(ctx context.Context, run string) ([]string, error)

@@ -161,8 +161,8 @@ func (s *Server) listSessions() {
 	})
 }
 
-// maxScan is how many records are read for one page of those that the caller may see. The
-// cursor continues from there.
+// maxScan is how many records are read for one page of records that the caller may see. The cursor
+// continues from there.
 const maxScan = 2000
 
 // pages reads records, newest first, until a page is full. It gives the cursor of the next

@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 )
 
-// The kinds of fields of a configuration. Whatever no other kind fits is JSON.
+// The kinds of fields of a configuration. A field of any other kind is JSON.
 const (
 	textField   = "text"
 	numberField = "number"
@@ -125,7 +125,7 @@ func (f *configField) shown(raw json.RawMessage) string {
 	return compactJSON(raw)
 }
 
-// read reads what was typed as JSON; nil: nothing was.
+// read reads the typed text as JSON; nil: it is empty.
 func (f *configField) read(typed string) (json.RawMessage, error) {
 	typed = strings.TrimSpace(strings.ReplaceAll(typed, "\r\n", "\n"))
 	if typed == "" {
@@ -185,7 +185,7 @@ type configView struct {
 
 func (s *Server) config(x *exchange) (*page, error) { return x.configPage(nil) }
 
-// configPage makes the form. Alert says why what was typed could not be saved.
+// configPage makes the form. Alert explains why the typed values could not be saved.
 func (x *exchange) configPage(alert *httpapi.Problem) (*page, error) {
 	v := configView{Alert: alert}
 	ref := x.r.PathValue("ref")

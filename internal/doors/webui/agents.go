@@ -35,7 +35,7 @@ func (s *Server) agents(x *exchange) (*page, error) {
 	return &page{Title: "Agents", Nav: "Agents", Topics: []string{"agents"}, Body: v}, nil
 }
 
-// agentView is an agent: what is defined, and what it comes to.
+// agentView is an agent: its definition, and its effective settings.
 type agentView struct {
 	agent.Agent
 	Form      url.Values // the fields, as they are or as they were typed
@@ -210,7 +210,7 @@ func conflictsOf(now, typed url.Values) (out []conflict) {
 	return out
 }
 
-// changeAgent carries out what a form of an agent's page asks for.
+// changeAgent carries out the action of a form on an agent's page.
 func (s *Server) changeAgent(x *exchange) (string, *page, error) {
 	form, id := x.r.PostForm, x.r.PathValue("id")
 	here := "/ui/agents/" + url.PathEscape(id)
@@ -235,7 +235,7 @@ func (s *Server) changeAgent(x *exchange) (string, *page, error) {
 			return "/ui/agents", nil, nil
 		}
 	default:
-		err = fault.New(fault.Usage, "the form does not say what to do").WithHint("use one of its buttons")
+		err = fault.New(fault.Usage, "the form names no action").WithHint("use one of its buttons")
 	}
 	if err == nil {
 		err = x.patchAgent(id, form.Get("version"), change)

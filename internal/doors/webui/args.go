@@ -126,8 +126,7 @@ func (l edits) named(name string) []value {
 	return out
 }
 
-// differences shows the lines that differ between those that are the same at the beginning
-// and at the end.
+// differences shows the different lines between the equal ones at the beginning and at the end.
 func differences(old, next string) []diffLine {
 	if strings.HasSuffix(old, "\n") && strings.HasSuffix(next, "\n") {
 		old, next = strings.TrimSuffix(old, "\n"), strings.TrimSuffix(next, "\n")

@@ -104,8 +104,7 @@ type heldCall struct {
 	Values []value
 }
 
-// Begun reports whether a person must say what becomes of a call that was begun and did not
-// complete.
+// Begun reports whether a person must decide about a call that was begun and did not complete.
 func (c heldCall) Begun() bool { return c.State == held.CallFailed || c.State == held.CallUnknown }
 
 // Waiting reports whether a held call waits.
@@ -198,7 +197,7 @@ func (s *Server) setChanges(x *exchange) (string, *page, error) {
 	case "discard", "undo":
 		in = nil
 	default:
-		return "", nil, fault.New(fault.Usage, "the form does not say what to do with the changes").WithHint("choose one of its buttons")
+		return "", nil, fault.New(fault.Usage, "the form names no action for the changes").WithHint("choose one of its buttons")
 	}
 	var undone held.Undone
 	out := any(nil)

@@ -118,7 +118,7 @@ func (b *buffer) problem() *httpapi.Problem {
 	return p
 }
 
-// problemOf makes a problem of an error. Only what the API said is shown.
+// problemOf makes a problem of an error. Only the API's message is shown.
 func problemOf(err error) *httpapi.Problem {
 	var p *httpapi.Problem
 	if errors.As(err, &p) {

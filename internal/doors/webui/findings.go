@@ -7,7 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 )
 
-// checked is what was found in a policy.
+// checked holds the findings about a policy.
 type checked struct {
 	httpapi.PolicySummary
 	Findings []finding
@@ -21,7 +21,7 @@ type finding struct {
 	Before, From string // the line before the column, and from there on
 }
 
-// check asks what is wrong with a policy.
+// check asks for the faults in a policy.
 func (x *exchange) check(policy string) (*checked, error) {
 	out := &checked{}
 	if err := x.api.post("/v1/policies/check", map[string]any{"policy": policy}, &out.PolicySummary); err != nil {

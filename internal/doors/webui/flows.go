@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
-// flowsView is a question about who can move what to where, with its answer.
+// flowsView is a question about possible movements of data, with its answer.
 type flowsView struct {
 	From, To string // as they were typed
 	Found    *policyreview.Authority

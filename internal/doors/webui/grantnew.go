@@ -19,7 +19,7 @@ type newGrantView struct {
 	Alert *httpapi.Problem
 }
 
-// Of is what was typed into a field.
+// Of is the typed text of a field.
 func (v newGrantView) Of(field string) string { return v.Form.Get(field) }
 
 func (s *Server) newGrant(*exchange) (*page, error) { return newGrantPage(newGrantView{}), nil }

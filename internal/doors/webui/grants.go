@@ -112,7 +112,7 @@ func (s *Server) grants(x *exchange) (*page, error) {
 	return &page{Title: "Grants", Nav: "Grants", Topics: []string{"grants"}, Body: v}, nil
 }
 
-// tree puts grants below those that they derive from, if these are among them.
+// tree puts grants below their parents, if these are in the list.
 func (x *exchange) tree(list []grants.Described) []grantLine {
 	has, below := map[uuid.UUID]bool{}, map[uuid.UUID][]grants.Described{}
 	for _, g := range list {
@@ -237,12 +237,13 @@ func (s *Server) grantPage(x *exchange, ask, reason string, alert *httpapi.Probl
 	return p, nil
 }
 
-// setGrant pauses, resumes or revokes a grant. What ends besides it must be as it was shown.
+// setGrant pauses, resumes or revokes a grant. The other grants that end with it must be the ones
+// shown.
 func (s *Server) setGrant(x *exchange) (string, *page, error) {
 	form := x.r.PostForm
 	do, reason := form.Get("do"), form.Get("reason")
 	if do != "pause" && do != "resume" && do != "revoke" {
-		return "", nil, fault.New(fault.Usage, "the form does not say what to do with the grant").WithHint("choose one of its buttons")
+		return "", nil, fault.New(fault.Usage, "the form names no action for the grant").WithHint("choose one of its buttons")
 	}
 	id := url.PathEscape(x.r.PathValue("id"))
 	if do != "resume" {
@@ -251,7 +252,7 @@ func (s *Server) setGrant(x *exchange) (string, *page, error) {
 			return "", nil, err
 		}
 		if v := now.Body.(grantView); v.Shown() != form.Get("shown") { //nolint:forcetypeassert // grantPage makes it
-			v.Alert = &httpapi.Problem{Status: http.StatusConflict, Title: "Conflict", Detail: "the grants below this one are not those that were shown: nothing was changed", Hint: "read what it concerns now, and confirm again"}
+			v.Alert = &httpapi.Problem{Status: http.StatusConflict, Title: "Conflict", Detail: "the grants below this one differ from the ones shown: nothing was changed", Hint: "read what it concerns now, and confirm again"}
 			now.Status, now.Body = v.Alert.Status, v
 			return "", now, nil
 		}

@@ -116,8 +116,8 @@ func (s *Server) page(pattern, file string, h handler) {
 	})
 }
 
-// action carries out what a form asks for. It returns the path to go on with; or, with that
-// empty, a page.
+// action carries out the action of a form. It returns the path to go on with; or, with that empty,
+// a page.
 type action func(x *exchange) (next string, p *page, err error)
 
 // action serves the posts of a form.

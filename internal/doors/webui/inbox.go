@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
-// inboxView is what needs a person.
+// inboxView is the list of questions for a person.
 type inboxView struct {
 	Waiting     []question
 	More        bool       // further questions wait

@@ -196,7 +196,7 @@ func (c *changes) send(text string) error {
 	return c.rc.Flush()
 }
 
-// end waits for what is being sent, and sends nothing more.
+// end waits for the message under way, and sends nothing more.
 func (c *changes) end() {
 	c.tell()
 	c.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/service/logins"
 )
 
-// loginView asks for the code of a program that wants to sign in, or shows what it asks for.
+// loginView asks for the code of a program that wants to sign in, or shows its request.
 type loginView struct {
 	Code   string
 	Asks   *logins.Waiting // nil: no code was entered
@@ -23,7 +23,7 @@ type loginView struct {
 	Alert  *httpapi.Problem
 }
 
-// Of is what was typed into a field.
+// Of is the typed text of a field.
 func (v loginView) Of(field string) string { return v.Form.Get(field) }
 
 // defaultHours is how long a program is signed in if it does not say how long it needs.
@@ -45,7 +45,7 @@ func (s *Server) findLogin(x *exchange, code string) (logins.Waiting, error) {
 	return s.o.Logins.Find(x.r.Context(), code)
 }
 
-// login shows what a program asks for. Only a form decides, so that a link does nothing.
+// login shows a program's request. Only a form decides, so that a link does nothing.
 func (s *Server) login(x *exchange) (*page, error) {
 	v := loginView{Code: x.r.URL.Query().Get("code"), Holder: x.device.Holder}
 	if v.Code == "" {

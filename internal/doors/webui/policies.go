@@ -12,7 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/service/replays"
 )
 
-// policiesView is the editor of a policy, and what it was asked.
+// policiesView is the editor of a policy, and the questions asked about it.
 type policiesView struct {
 	Policy, Tool, Args, Run string // as they were typed
 	Checked                 *checked
@@ -73,7 +73,7 @@ func (s *Server) askPolicy(x *exchange) (string, *page, error) {
 			v.Policy = v.Learned.Policy
 		}
 	default:
-		return "", nil, fault.New(fault.Usage, "the form does not say what to do with the policy").WithHint("choose one of its buttons")
+		return "", nil, fault.New(fault.Usage, "the form names no action for the policy").WithHint("choose one of its buttons")
 	}
 	if err != nil {
 		v.Checked, v.Explained, v.Alert = nil, nil, problemOf(err)

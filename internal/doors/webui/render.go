@@ -31,7 +31,7 @@ type page struct {
 	Body    any      // the view that its template shows
 }
 
-// frame is what every page of a signed-in browser has around its body.
+// frame holds the parts of every page of a signed-in browser around its body.
 type frame struct {
 	*page
 	Links   []link
@@ -94,7 +94,7 @@ func parsePages(files fs.FS) (map[string]*template.Template, error) {
 	return out, nil
 }
 
-// functions are what templates can call.
+// functions are the functions that templates can call.
 var functions = template.FuncMap{
 	"show": redact.Show, "lines": redact.ShowLines, "short": func(s string) string { return clip.Text(redact.Show(s), 200) },
 	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },

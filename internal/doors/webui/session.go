@@ -185,7 +185,7 @@ func (x *exchange) commandShown() *commandView {
 	return &v
 }
 
-// inSession carries out what a form of a session asks for.
+// inSession carries out the action of a form of a session.
 func (s *Server) inSession(x *exchange) (string, *page, error) {
 	id, form := x.r.PathValue("id"), x.r.PostForm
 	path := "/v1/sessions/" + url.PathEscape(id)
@@ -219,7 +219,7 @@ func (s *Server) inSession(x *exchange) (string, *page, error) {
 			return "/ui/sessions", nil, nil
 		}
 	default:
-		err = fault.New(fault.Usage, "the form does not say what to do").WithHint("use one of its buttons")
+		err = fault.New(fault.Usage, "the form names no action").WithHint("use one of its buttons")
 	}
 	if err != nil {
 		return s.notDone(x, x.r.PathValue("id"), err, "")

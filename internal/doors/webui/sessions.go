@@ -107,7 +107,7 @@ type newSessionView struct {
 	Alert  *httpapi.Problem
 }
 
-// Of is what was typed into a field.
+// Of is the typed text of a field.
 func (v newSessionView) Of(field string) string { return v.Form.Get(field) }
 
 func (s *Server) newSession(x *exchange) (*page, error) {

@@ -30,7 +30,7 @@ func keysOn(r *http.Request) bool {
 	return err != nil || c.Value != "off"
 }
 
-// settingsView is what a person can set.
+// settingsView holds the settings that a person can change.
 type settingsView struct {
 	Theme   string
 	Keys    bool

@@ -46,7 +46,7 @@ func (s *Server) prove(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, s.o.Devices.Prove(text, at.String())) // the client may have gone
 }
 
-// outside is what browsers see that are not signed in.
+// outside is the part of the web UI for browsers without a sign-in.
 type outside struct {
 	Title   string
 	Code    string // of a sign-in; "": none

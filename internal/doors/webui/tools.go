@@ -155,7 +155,7 @@ func (s *Server) setTool(x *exchange) (string, *page, error) {
 			err = x.api.post(x.toolPath()+"/invoke", map[string]any{"args": args}, v.Result)
 		}
 	default:
-		return "", nil, fault.New(fault.Usage, "the form does not say what to do with the tool").WithHint("choose one of its buttons")
+		return "", nil, fault.New(fault.Usage, "the form names no action for the tool").WithHint("choose one of its buttons")
 	}
 	if err != nil {
 		v.Result, v.Explained, v.Alert = nil, nil, problemOf(err)

@@ -1,7 +1,7 @@
-// Package webui serves the web UI: pages for people, at /ui. It has no power of its own:
-// every page and every answer is made of requests to the HTTP API, in this process, under
-// the grant of the signed-in browser. What that grant does not allow, no page shows or does,
-// and everything that a page does can also be done through the API. Start at [New].
+// Package webui serves the web UI: pages for people, at /ui. It has no power of its own: every page
+// and every answer is made of requests to the HTTP API, in this process, under the grant of the
+// signed-in browser. Anything that grant does not allow, no page shows or does, and everything that
+// a page does can also be done through the API. Start at [New].
 //
 // A page has four parts:
 //
@@ -51,7 +51,7 @@ type Devices interface {
 	Confirm(ctx context.Context, id, code string) error
 	// Prove answers a challenge of remit ui that reached the service at an address.
 	Prove(challenge, address string) string
-	// Admit makes a device of a person who has signed in elsewhere.
+	// Admit makes a device for a person who signed in elsewhere.
 	Admit(ctx context.Context, token string, confirmed time.Time, label string) (cookie string, d devices.Device, err error)
 }
 
@@ -75,7 +75,7 @@ type Logins interface {
 	Decide(ctx context.Context, code string, grant func(logins.Waiting) (logins.Given, error)) error
 }
 
-// Options says what the web UI is made of. All fields are required but those with a default.
+// Options are the parts of the web UI. All fields are required but those with a default.
 type Options struct {
 	API     http.Handler
 	Devices Devices
