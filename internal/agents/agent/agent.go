@@ -3,11 +3,10 @@
 // results, and goes on until the model is done. Models and tools are called through the
 // runner alone, so that every call is decided, budgeted and recorded.
 //
-// Start at [Service]. A session belongs to one goroutine (session.go), which moves
-// through the phases of a table (table.go). A turn has another one while it lasts
-// (turn.go), and carries out a loop of steps (loop.go). Between processes, a lease says
-// who may work on a session (lease.go). What is decided and what runs comes from
-// outside: a [GrantSource] and a [RunStarter].
+// Start at [Service]. A session belongs to one goroutine (session.go), which moves through the
+// phases of a table (table.go). A turn has another one while it lasts (turn.go), and carries out a
+// loop of steps (loop.go). Between processes, a lease grants one of them the work on a session
+// (lease.go). Decisions and runs come from outside: a [GrantSource] and a [RunStarter].
 package agent
 
 import (
@@ -20,8 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// Agent is the definition of an agent: what its sessions are made of. It is recorded as
-// JSON.
+// Agent is the definition of an agent, from which its sessions are made. It is recorded as JSON.
 type Agent struct {
 	ID           uuid.UUID               `json:"id" format:"uuid"`
 	Name         string                  `json:"name"`
@@ -46,8 +44,7 @@ type CapabilityRef struct {
 	Config json.RawMessage
 }
 
-// Limits bounds what an agent's sessions do, besides policies. Zero fields have the
-// defaults of Options.
+// Limits bound an agent's sessions, besides policies. Zero fields have the defaults of Options.
 type Limits struct {
 	Steps     int   `json:"steps,omitempty" minimum:"0" maximum:"10000" doc:"Answers of the model in one turn"`
 	MaxTokens int64 `json:"max_tokens,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens of one answer"`
@@ -102,7 +99,7 @@ type Message struct {
 	Answered  bool              `json:"-"` // of a summary: it replaces the typed answer of the current turn
 }
 
-// Kind says what a message is besides its role.
+// Kind is the kind of a message besides its role.
 type Kind string
 
 // The kinds of messages.
@@ -113,7 +110,7 @@ const (
 	Command Kind = "command" // the result of a slash command of the user
 )
 
-// EventType says what an Event is about.
+// EventType is the type of an Event.
 type EventType string
 
 // The types of events, in the order in which they occur in a turn.
@@ -159,9 +156,8 @@ type Turn struct {
 	Reply    string    // the text of the last answer
 }
 
-// Caller is who uses a Service, and under which grant. What it may do with agents is
-// decided before a Service is called; a session that it starts gets a grant that
-// derives from Token.
+// Caller is who uses a Service, and under which grant. Its rights over agents are checked before a
+// Service is called; a session that it starts gets a grant that derives from Token.
 type Caller struct {
 	Name  string // "user:ann"
 	Token string // of the grant; "": the policies in force

@@ -44,7 +44,7 @@ func (l *loop) meetCommitments(ctx context.Context) (bool, error) {
 	tried := l.conv.returned()
 	if tried >= l.set.limits.Attempts {
 		return false, fault.New(fault.CommitmentUnmet, "%d of %d commitments are not met after %d attempts", len(unmet), total, tried+1).
-			WithHint("send a message that says what to do differently")
+			WithHint("send a message that asks for another way")
 	}
 	text := fmt.Sprintf("%s%d of %d commitments of this task are not met. They are checked again when you finish; this is attempt %d of %d.\n%s",
 		commitmentNotice, len(unmet), total, tried+1, l.set.limits.Attempts+1, strings.Join(unmet, "\n"))

@@ -70,8 +70,8 @@ func (l *session) reserve(ctx context.Context, by Caller) (*turn, error) {
 	return t, nil
 }
 
-// freeStopped frees the reservation of who has stopped the session's turn. If err kept that from
-// being recorded, the turn is left to be cancelled.
+// freeStopped releases the reservation of a caller that stopped the session's turn. If err kept
+// that from being recorded, the turn is left to be cancelled.
 func (l *session) freeStopped(t *turn, err error) {
 	if err != nil {
 		err = errors.Join(fault.New(fault.ToolCancelled, "the turn was cancelled"), err)
@@ -205,8 +205,8 @@ func (s *Service) endSession(ctx context.Context, by Caller, r store.SessionReco
 	return errors.Join(append(errs, err)...)
 }
 
-// stopAndReserve stops whatever a session does, and keeps turns from starting until
-// the reservation is freed.
+// stopAndReserve stops all activity of a session, and keeps turns from starting until the
+// reservation is freed.
 func (s *Service) stopAndReserve(ctx context.Context, by Caller, l *session) (*turn, error) {
 	for {
 		if _, err := s.stopTree(ctx, l, fault.New(fault.ToolCancelled, "the session was ended")); err != nil {

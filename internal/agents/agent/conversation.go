@@ -67,8 +67,8 @@ func (m *Message) size() int {
 	return said.Size()
 }
 
-// conversation is what the model is shown: the newest summary, if there is one, and
-// every message that it does not replace.
+// conversation is the model's view: the newest summary, if there is one, and every message that it
+// does not replace.
 type conversation struct {
 	last    int        // number of the last message
 	lastRun ledger.Seq // the run that it belongs to; 0: none
@@ -88,9 +88,9 @@ type messageReader interface {
 	Messages(ctx context.Context, session uuid.UUID, from int, reverse bool) iter.Seq2[store.MessageRecord, error]
 }
 
-// load reads the end of a conversation up to a message (0: the last). It reads backwards
-// and stops at what a summary replaces, so that a long conversation costs no more than
-// what the model is shown of it.
+// load reads the end of a conversation up to a message (0: the last). It reads backwards and stops
+// at messages that a summary replaces, so that a long conversation costs no more than the model's
+// view of it.
 func load(ctx context.Context, from messageReader, session uuid.UUID, upTo int) (*conversation, error) {
 	c := &conversation{}
 	floor, summarised := 0, false
@@ -187,7 +187,7 @@ func (c *conversation) add(ctx context.Context, ms ...Message) ([]Message, error
 	return ms, nil
 }
 
-// digest identifies what the model is shown of the conversation.
+// digest identifies the model's view of the conversation.
 func (c *conversation) digest() tool.Digest {
 	h := sha256.New()
 	for i := range c.view {

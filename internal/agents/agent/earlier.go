@@ -15,8 +15,8 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// earlier has the calls of earlier runs of a session. Those that are not in its
-// conversation were made just before Remit ended.
+// earlier has the calls of earlier runs of a session. Calls that its conversation lacks were made
+// just before Remit ended.
 type earlier struct {
 	record partReader
 	calls  map[string]*ledger.Call // by step

@@ -53,8 +53,8 @@ func (s *Service) Effective(ctx context.Context, id string) (Effective, error) {
 	return out, nil
 }
 
-// Preview tells what a definition would come to that is not saved. What could not be saved is
-// refused.
+// Preview returns the effective settings of a definition that is not saved. A definition that could
+// not be saved is refused.
 func (s *Service) Preview(_ context.Context, a Agent) (Effective, error) {
 	if err := s.Check(a); err != nil {
 		return Effective{}, err

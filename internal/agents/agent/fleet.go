@@ -55,8 +55,8 @@ func (l *session) take(ctx context.Context, by Caller) error {
 	}
 }
 
-// successor gives what another node needs to continue a turn of the caller; nothing, where
-// it must not: without a grant, a turn is bound to the policies of its machine.
+// successor encodes the caller for another node that continues a turn; nothing, if no other node
+// may: without a grant, a turn is bound to the policies of its machine.
 func (s *Service) successor(by Caller) ([]byte, error) {
 	if !s.o.Adopt || by.Token == "" {
 		return nil, nil
@@ -75,7 +75,7 @@ type turnEnd struct {
 	left    store.TurnRequest // what is to be done, as its end could not be recorded
 }
 
-// turnEnds are those that the database has not been told of yet.
+// turnEnds are the ended turns that the database does not know of yet.
 type turnEnds struct {
 	mu   sync.Mutex
 	list []turnEnd
@@ -136,8 +136,8 @@ func (t *turn) leave(err error) (leave bool) {
 	return leave
 }
 
-// left is what is to be done with a turn that ended so. If the ledger failed, its end may not be
-// recorded; a turn of which it is has nothing left to continue.
+// left is the remaining request for a turn that ended with err. If the ledger failed, its end may
+// not be recorded; a turn of which it is has nothing left to continue.
 func left(err error) store.TurnRequest {
 	switch {
 	case !fault.Passing(err):
@@ -213,7 +213,7 @@ func (s *Service) followTurns(ctx context.Context) {
 	}
 }
 
-// answer does what is asked of a turn.
+// answer carries out a request of another node for a turn.
 func (s *Service) answer(ctx context.Context, a store.AskedTurn) {
 	l := s.acquire(a.Session)
 	defer s.release(l)

@@ -17,9 +17,8 @@ import (
 // GrantSource makes and revokes the grants of sessions: a Service decides nothing
 // itself.
 type GrantSource interface {
-	// Grant makes the grant of a session from today's policies and from the caller's
-	// grant as it is now. The ledger has its name, its status and what it spent, but
-	// never what it allows.
+	// Grant makes the grant of a session from today's policies and from the caller's grant as it is
+	// now. The ledger has its name, its status and its spending, but never its permissions.
 	Grant(ctx context.Context, q GrantRequest) (Granted, error)
 	// Revoke ends the grant of a session that has ended for good.
 	Revoke(ctx context.Context, id uuid.UUID, by, why string) error
@@ -51,8 +50,8 @@ type Granted struct {
 type RunStarter interface {
 	// Begin starts a run of a session and records it.
 	Begin(ctx context.Context, q RunRequest) (Run, error)
-	// Labels gives the labels of what a session has seen, which its runs share. chain says which
-	// labels the answers of quarantined sub-agents lose.
+	// Labels returns the labels of all data that a session has seen, which its runs share. chain
+	// says which labels the answers of quarantined sub-agents lose.
 	Labels(ctx context.Context, session uuid.UUID, chain policy.Chain) (*runner.Context, error)
 }
 
@@ -90,7 +89,7 @@ type Run interface {
 	// Timed reports whether the run's time is limited, so that it should not be kept
 	// open for the next message.
 	Timed() bool
-	// Said tells the run what the operator or a person said in the session.
+	// Said gives the run a text of the operator or of a person in the session.
 	Said(kind provenance.Kind, text string)
 	// Lost is closed once this node may not carry the run out any more; nil: it always may.
 	Lost() <-chan struct{}

@@ -89,7 +89,7 @@ func (l *loop) step(ctx context.Context) error {
 	switch {
 	case repeats && noticed:
 		return fault.New(fault.Looping, "the agent repeats the same tool calls with the same results, even after a notice").
-			WithHint("send a message that says what to do differently")
+			WithHint("send a message that asks for another way")
 	case repeats:
 		return l.add(ctx, Message{Kind: Notice, Role: model.User, Text: loopNotice})
 	case l.conv.steps() >= l.set.limits.Steps:

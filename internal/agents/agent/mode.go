@@ -53,14 +53,14 @@ func (d *modeDoc) mode() (Mode, error) {
 func (d *modeDoc) begin() (Mode, error) {
 	if d.Used {
 		return Mode{}, fault.New(fault.NotInPlan, "the run of the session's frozen plan has ended").
-			WithHint("fork the session with a plan that was frozen for what is left")
+			WithHint("fork the session with a frozen plan of the remaining steps")
 	}
 	d.Used = d.Frozen != nil
 	return d.mode()
 }
 
 // ofChild is the mode of a sub-agent: it changes nothing where its parent may change nothing, or
-// only what was frozen.
+// only by a frozen plan.
 func (d *modeDoc) ofChild() modeDoc { return modeDoc{Planning: d.Planning || d.Frozen != nil} }
 
 // name is the mode for clients.

@@ -278,7 +278,7 @@ func (o outputs) contextLabels(ctx context.Context, c *ledger.Call) ([]string, e
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(f.Context, c.Labels)))), nil
 }
 
-// lowering takes from an answer what its reader may see.
+// lowering extracts the parts of an answer that its reader may see.
 type lowering struct {
 	output string // the ID of the answer
 	names  map[string]bool

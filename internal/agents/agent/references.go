@@ -17,8 +17,8 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// outputs finds the stored outputs of a session: long ones and those that are withheld from its
-// model. It implements [runner.Outputs].
+// outputs finds the stored outputs of a session: long ones and outputs withheld from its model. It
+// implements [runner.Outputs].
 type outputs struct {
 	record  Record
 	session uuid.UUID
@@ -42,7 +42,7 @@ func (o outputs) read(ctx context.Context, id string) ([]byte, error) {
 	return b, err
 }
 
-// find finds an output of the session, or of those that it is a fork of.
+// find finds an output of the session, or of the sessions that it is a fork of.
 func (o outputs) find(ctx context.Context, id string) (runner.StoredOutput, []byte, error) {
 	for at := o.session; at != uuid.Nil && validOutputID(id); {
 		out, b, err := o.in(ctx, at, id)
@@ -193,7 +193,7 @@ func validOutputID(id string) bool {
 }
 
 // withheldResult is the result of a call that was given withheld data: the model gets neither the
-// output nor what an error says.
+// output nor the text of an error.
 func withheldResult(o runner.Outcome, session uuid.UUID, step string) result {
 	r := result{status: o.Status, err: o.Err}
 	if o.Status != tool.Completed {

@@ -23,7 +23,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// Record is what a Service needs of the ledger.
+// Record is the part of the ledger that a Service needs.
 type Record interface {
 	store.Sessions
 	store.Files
@@ -40,8 +40,8 @@ type Record interface {
 	RecoverKnown(ctx context.Context) (int, error)
 }
 
-// Options is what a Service is made of. All fields are required, except Files, Match,
-// Secret, Turns, Adopt, Report, Defaults, Idle and Now.
+// Options are the parts of a Service. All fields are required, except Files, Match, Secret, Turns,
+// Adopt, Report, Defaults, Idle and Now.
 type Options struct {
 	Record       Record
 	Grants       GrantSource
@@ -196,7 +196,7 @@ type sessionDoc struct {
 	Child     *childDoc   `json:"child,omitempty"`
 }
 
-// childDoc is what the session of a sub-agent has besides.
+// childDoc holds the additional settings of a sub-agent's session.
 type childDoc struct {
 	Name    string `json:"name"`
 	Policy  string `json:"policy,omitempty"`  // that narrows its grant

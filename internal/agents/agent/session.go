@@ -234,8 +234,8 @@ func (l *session) openRun() (act *activation) {
 // setRun gives the session another run, or none.
 func (l *session) setRun(act *activation) { l.do(func(o *owner) { o.run = act }) }
 
-// stop tells whatever has the session to end, and gives a channel that is closed when
-// it has; nil: nothing has.
+// stop ends the session's turn, and returns a channel that is closed when the turn has ended; nil:
+// there is no turn.
 func (l *session) stop(why error) (done <-chan struct{}) {
 	l.do(func(o *owner) {
 		if o.turn == nil {
@@ -280,8 +280,8 @@ func (s *Service) activation(id uuid.UUID) (act *activation) {
 	return act
 }
 
-// close has the session accept no more turns and end what it has. drained is closed
-// when that is done.
+// close has the session accept no more turns and end its run and turn. drained is closed when that
+// is done.
 func (l *session) close() (drained <-chan struct{}) {
 	l.do(func(o *owner) {
 		if !o.closing {

@@ -92,8 +92,7 @@ type SessionFilter struct {
 	Parent uuid.UUID // only sessions that this session spawned
 }
 
-// Sessions lists sessions, newest first: those that are older than before (uuid.Nil: from the
-// newest on).
+// Sessions lists sessions, newest first: the ones older than before (uuid.Nil: from the newest on).
 func (s *Service) Sessions(ctx context.Context, q SessionFilter, before uuid.UUID, limit int) ([]Session, error) {
 	f := store.SessionFilter{Parent: q.Parent, PageFilter: store.PageFilter{Before: before, Limit: limit}}
 	if q.Agent != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// setup is what a session's turns are carried out with. It is made for each run.
+// setup holds the parts with which a session's turns are carried out. It is made for each run.
 type setup struct {
 	session uuid.UUID
 	agent   Agent

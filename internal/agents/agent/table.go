@@ -9,12 +9,11 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Two tables say all that can happen to a session. sessionTable has the states that
-// are recorded and that clients see. turnTable has the phases of a session's
-// goroutine: what this process does with the session at the moment. A pair without an
-// entry is refused.
+// Two tables say all that can happen to a session. sessionTable has the states that are recorded
+// and that clients see. turnTable has the phases of a session's goroutine: the present work of this
+// process on the session. A pair without an entry is refused.
 
-// State says what a session is doing.
+// State is the state of a session.
 type State string
 
 // The states of a session.
@@ -87,7 +86,7 @@ var sessionTable = table[State, change]{
 // interrupted reports whether a recorded state needs a process that works on it.
 func (s State) interrupted() bool { return s == Working || s == Waiting || s == Paused }
 
-// phase says what a session's goroutine has under way.
+// phase is the present work of a session's goroutine.
 type phase string
 
 const (

@@ -110,7 +110,7 @@ type Hooked interface {
 	Around(ctx context.Context, e runner.HookEvent) (note string, err error)
 }
 
-// Session is what capabilities can use in the session that they are part of.
+// Session is the part of a session that its capabilities can use.
 type Session struct {
 	ID       uuid.UUID
 	Files    Files    // nil: the session has no files
@@ -193,8 +193,8 @@ type Child struct {
 	Status  string // "pending", "working", "idle", "failed", "stopped"
 	Reply   string // its last answer
 	Session uuid.UUID
-	// Of a quarantined child: its answer, with references for what may not be seen, and the code
-	// of the error that ended its last turn.
+	// Of a quarantined child: its answer, with references for withheld values, and the code of the
+	// error that ended its last turn.
 	Answer map[string]any
 	Error  string
 }

@@ -64,8 +64,8 @@ func (r *Registry) add(c Capability) error {
 	return nil
 }
 
-// With returns a registry with further capabilities, which are read again for each use.
-// Those that cannot be used, or whose ID is taken, are listed as broken.
+// With returns a registry with further capabilities, which are read again for each use. Broken
+// ones, and capabilities whose ID is taken, are listed as broken.
 func (r *Registry) With(more func() ([]Capability, []Broken)) *Registry {
 	out := *r
 	out.more = more

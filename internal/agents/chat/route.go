@@ -1,5 +1,5 @@
 // Package chat parses slash commands: it finds the extension's action for a line, and its
-// arguments. The caller makes the call. It also defines what is kept of a session's last
+// arguments. The caller makes the call. It also defines the stored form of a session's last
 // response. Start at [NewRouter] and [Router.Route].
 package chat
 
@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// Extension has what the router needs of an installed extension.
+// Extension is the router's view of an installed extension.
 type Extension struct {
 	ID       string
 	Name     string

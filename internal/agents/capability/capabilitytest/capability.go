@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Case has what a capability needs for its tests.
+// Case is a capability's input to its tests.
 type Case struct {
 	World   permittest.World          // for the permits of calls
 	Config  json.RawMessage           // a valid one; nil: none

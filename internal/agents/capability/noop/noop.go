@@ -1,5 +1,5 @@
-// Package noop has the capability noop, which adds nothing. It is for tests, and shows
-// what a capability is. Start at [New].
+// Package noop has the capability noop, which adds nothing. It is for tests, and is an example of a
+// capability. Start at [New].
 package noop
 
 import (

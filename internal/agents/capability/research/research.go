@@ -66,7 +66,7 @@ func (c Capability) Part(s capability.Session, _ json.RawMessage) (capability.Pa
 	return part, nil
 }
 
-// own is what needs nothing of the catalog.
+// own is the part that needs nothing of the catalog.
 func (c Capability) own(s capability.Session) capability.Part {
 	x := session{s, c.o}
 	own := func(name, title, description string, effects tool.Effects, in, out json.RawMessage) tool.Spec {

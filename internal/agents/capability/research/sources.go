@@ -27,7 +27,7 @@ type archived struct {
 	Text   string `json:"text"`
 }
 
-// What a source says now.
+// The present states of a source.
 const (
 	same    = "same"
 	changed = "changed"

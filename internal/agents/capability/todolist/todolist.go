@@ -82,7 +82,7 @@ func write(_ context.Context, _ permit.Permit, a arguments) (map[string]any, err
 	}, nil
 }
 
-// warnings lists what is wrong with a list.
+// warnings lists the faults in a list.
 func warnings(todos []todo, count map[string]int) []any {
 	out := []any{}
 	switch n := count["in_progress"]; {

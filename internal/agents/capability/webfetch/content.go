@@ -81,7 +81,7 @@ func refuse(out map[string]any) map[string]any {
 	return out
 }
 
-// kind is what a content type says about a content.
+// kind is the kind of content that a content type declares.
 type kind uint8
 
 const (
