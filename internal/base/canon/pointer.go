@@ -36,7 +36,7 @@ func At(doc any, pointer string) (any, bool) {
 	return doc, true
 }
 
-// Below gives the pointer to a member of what a pointer names.
+// Below returns the pointer to a member of the value at a pointer.
 func Below(pointer, key string) string {
 	return pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }

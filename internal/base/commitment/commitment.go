@@ -54,7 +54,7 @@ func Check(code fault.Code, field string, list []Commitment) error {
 	return errs.Err()
 }
 
-// problem says what is wrong with the condition; "": nothing.
+// problem describes the fault in the condition; "": none.
 func (c *Commitment) problem() string {
 	kinds, size := 0, len(c.Cwd)+len(c.File)+len(c.JSON)
 	for _, given := range []bool{len(c.Run) > 0, c.File != "", c.JSON != ""} {

@@ -6,9 +6,9 @@ import (
 	"runtime/debug"
 )
 
-// While a service answers requests its heap grows to five times what is in use
-// before it is collected, not to twice: a few MB are in use, and each request of
-// an MCP client leaves some 200 KB, nearly all of them the MCP SDK's buffers.
+// While a service answers requests its heap grows to five times the live heap before it is
+// collected, not to twice: a few MB are live, and each request of an MCP client leaves some 200 KB,
+// nearly all of them the MCP SDK's buffers.
 const (
 	usualGarbage   = 100 // percent of what is in use; Go's own default
 	serviceGarbage = 400

@@ -2,7 +2,7 @@ package markdown
 
 import "strings"
 
-// kind is what a block is.
+// kind is the kind of a block.
 type kind uint8
 
 const (

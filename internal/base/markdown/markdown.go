@@ -1,5 +1,5 @@
 // Package markdown renders Markdown for a terminal and as HTML: headings, emphasis, lists, quotes,
-// code and tables. It knows what models write, not all of CommonMark; what it does not know stays
+// code and tables. It knows the forms that models write, not all of CommonMark; other forms stay
 // text. The text is untrusted: control characters are shown, the target of a link stands beside its
 // text, and HTML is shown as it is written. Start at [Stream] for a terminal, and at [HTML].
 package markdown
@@ -63,7 +63,7 @@ func Render(src string, o Options) string {
 	return s.Write(src) + s.End()
 }
 
-// Write takes a piece of text and returns what can be printed now.
+// Write takes a piece of text and returns the text that can be printed now.
 func (s *Stream) Write(piece string) string {
 	s.read.emit = s.draw
 	s.rest += piece
@@ -78,7 +78,7 @@ func (s *Stream) Write(piece string) string {
 	return s.take()
 }
 
-// End returns what is left of a text, and makes the stream ready for the next one.
+// End returns the rest of a text, and makes the stream ready for the next one.
 func (s *Stream) End() string {
 	s.read.emit = s.draw
 	if s.rest != "" {

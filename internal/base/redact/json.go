@@ -136,7 +136,7 @@ type pair struct {
 	from, to int // where in the output the value is
 }
 
-// names reports whether a field of this name is replaced whatever its value is.
+// names reports whether a field of this name is replaced, with any value.
 func (w *walker) names(key string) bool { return w.r.formats() && Key(key) }
 
 func (w *walker) member(p *pair, key string, secret bool) {

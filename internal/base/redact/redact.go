@@ -2,9 +2,9 @@
 // marker, and makes untrusted text safe to print on a terminal. It is pure. Start at
 // [New], [Redactor.Text] and [Show].
 //
-// It serves logs and reports: the ledger keeps what was said and commits to it
-// by hash. Finding secrets by their looks is a net with holes; it stands beside,
-// and never in place of, keeping secrets out of calls.
+// It serves logs and reports: the ledger keeps the original text and commits to it by hash. Finding
+// secrets by their looks is a net with holes; it stands beside, and never in place of, keeping
+// secrets out of calls.
 package redact
 
 import (
@@ -140,7 +140,7 @@ func (r *Redactor) Text(s string) string {
 	if r.formats() {
 		s = formats(s)
 	}
-	// What was put in can, beside what was there, spell a known value anew.
+	// A replacement can, with the text around it, form a known value anew.
 	return r.hide(s)
 }
 

@@ -1,5 +1,5 @@
-// Package regex compiles regular expressions when they are first used, so that a
-// process does not pay at its start for those that it never needs. Start at [Lazy].
+// Package regex compiles regular expressions when they are first used, so that a process does not
+// pay at its start for expressions that it never needs. Start at [Lazy].
 package regex
 
 import (

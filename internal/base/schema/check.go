@@ -124,7 +124,7 @@ func report(out problems, at *place, hint, format string, args ...any) bool {
 	return false
 }
 
-// value checks what does not look into the value.
+// value checks the keywords that do not look into the value.
 func (c *check) value(n *node, v any, at *place, out problems) bool {
 	ok := true
 	if n.types != nil && !slices.ContainsFunc(n.types, func(t string) bool { return isOf(v, t) }) {
@@ -380,7 +380,7 @@ func (c *check) logic(n *node, v any, at *place, scope *frame, out problems, see
 	return ok
 }
 
-// inPlace checks the value at the same place. What a schema that fails evaluated does not
+// inPlace checks the value at the same place. The parts evaluated by a schema that fails do not
 // count.
 func (c *check) inPlace(n *node, v any, at *place, scope *frame, out problems, seen *evaluated) bool {
 	own := &evaluated{}

@@ -53,7 +53,7 @@ type patternNode struct {
 	node *node
 }
 
-// dependent is what an object must have and match if it has a property.
+// dependent holds the requirements on an object that has a property.
 type dependent struct {
 	property string
 	required []string

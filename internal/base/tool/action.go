@@ -44,7 +44,7 @@ type Action struct {
 	Path string
 	Real string
 	// Labels are the labels of data that were recorded for the file, by its real path or its
-	// content; Below those of files that are in it, if it is a folder (facts; sorted).
+	// content; Below the labels of files in it, if it is a folder (facts; sorted).
 	Labels []string `json:",omitempty"`
 	Below  []string `json:",omitempty"`
 	// Argument: a command is given the file by name. Remit opens nothing for it.

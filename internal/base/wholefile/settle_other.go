@@ -4,7 +4,7 @@ package wholefile
 
 import "golang.org/x/sys/unix"
 
-// Settle asks for what was written to be put on disk.
+// Settle asks for all writes to be put on disk.
 func Settle(int) error {
 	unix.Sync()
 	return nil

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular is what ReadRegular says of folders, FIFOs, sockets and devices.
+// ErrNotRegular is the error of ReadRegular for folders, FIFOs, sockets and devices.
 var ErrNotRegular = errors.New("not a regular file")
 
 // Read reads a file, or a pipe that a person named. More than most bytes are an
@@ -67,9 +67,9 @@ func readAll(f *os.File, st os.FileInfo, most int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Replace puts b in the place of what the file holds, or leaves it as it is. Only
-// the file's owner can read it. Once Replace returns, a loss of power undoes nothing.
-// A file that a sandbox has pinned is written in place, see [Pin].
+// Replace replaces the file's content by b, or leaves it unchanged. Only the file's owner can read
+// it. Once Replace returns, a loss of power undoes nothing. A file that a sandbox has pinned is
+// written in place, see [Pin].
 func Replace(name string, b []byte) error {
 	if PinnedPath(name) {
 		return overwrite(name, b)
