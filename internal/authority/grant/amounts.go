@@ -16,7 +16,7 @@ type Amounts struct {
 	Money    int64         `json:"money,omitempty"` // millionths of a US dollar
 	Time     time.Duration `json:"time,omitempty"`
 	Children int64         `json:"children,omitempty"`
-	// TokensIn and TokensOut are the parts of Tokens: what was sent, and the answers.
+	// TokensIn and TokensOut are the parts of Tokens: the sent ones, and the answers.
 	TokensIn  int64 `json:"tokens_in,omitempty"`
 	TokensOut int64 `json:"tokens_out,omitempty"`
 	// Kinds counts calls by kind of operation, in the order of [Kinds].

@@ -19,9 +19,9 @@ const (
 	MaxPerTool  = 64      // entries of PerTool
 )
 
-// Budgets limit what a grant and all its descendants may use together. They are the
-// initial amounts, never the remaining ones. In every field except PerTool and PerKind, zero or
-// nil means no further limit: those of the ancestors still apply.
+// Budgets limit the use of a grant and all its descendants together. They are the initial amounts,
+// never the remaining ones. In every field except PerTool and PerKind, zero or nil means no further
+// limit: those of the ancestors still apply.
 type Budgets struct {
 	Calls               int64         // calls begun
 	PerTool             []ToolBudget  // calls begun of some tools, sorted by pattern, each pattern once

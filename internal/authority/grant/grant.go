@@ -78,7 +78,7 @@ func (g Grant) Derive(t Terms) Grant {
 func Root(id uuid.UUID, holder string, env policy.Env, ps ...*policy.Policy) (Grant, error) {
 	if len(ps) > 0 && ps[0].Inherits() {
 		return Grant{}, fault.New(fault.PolicyInvalid, "a root policy must not have rest: inherit").
-			At(fault.Pos{File: ps[0].File()}).WithHint("name what it allows, or use it to narrow another policy")
+			At(fault.Pos{File: ps[0].File()}).WithHint("list the allowed entries, or use it to narrow another policy")
 	}
 	var chain policy.Chain
 	for _, p := range ps {

@@ -270,10 +270,9 @@ func (p Permit) Scope() string {
 	return p.s.terms.Scope
 }
 
-// Authority identifies under whose authority, and which, the call is made: calls that may share
-// what one of them signed in to have the same. Labels of data, which come and go with what a
-// run reads, do not change it. ok is false if the policies cannot be told from others: such a
-// call shares nothing.
+// Authority identifies the holder and the extent of the call's authority: calls that may share a
+// sign-in have the same. Labels, which change with the data that a run reads, do not change it. ok
+// is false if the policies cannot be told from others: such a call shares nothing.
 func (p Permit) Authority() (id string, ok bool) {
 	if p.s == nil {
 		return "", false
@@ -321,7 +320,7 @@ func (p Permit) Spent() Spending {
 	return Spending{p.s.tokensIn.Load(), p.s.tokensOut.Load(), p.s.money.Load()}
 }
 
-// Spendable returns what the call may spend on models: all tokens together, and the
+// Spendable returns the limits of the call's spending on models: all tokens together, and the
 // limits of each part; 0: no limit.
 func (p Permit) Spendable() (tokens int64, each Spending) {
 	if p.s == nil {

@@ -21,7 +21,7 @@ type Intent struct {
 	Tool tool.Digest `json:"tool_digest"` // of the tool's description
 }
 
-// Work is what a node permits one worker to do: one command of one recorded call.
+// Work is a node's permission for one worker: one command of one recorded call.
 type Work struct {
 	Intent
 

@@ -23,7 +23,7 @@ func (f Found) and(o Found) Found {
 	return f
 }
 
-// slot is what is known of a hash, under a scope.
+// at describes a hash under a scope.
 func (x *Index) at(h, scope uint64) Found {
 	s := x.slots.get(h)
 	var f Found
@@ -109,7 +109,7 @@ func (x *Index) key(value string) uint64 {
 }
 
 // HasLink reports whether some text had exactly this URL. It counts the links that are followed
-// after a confidential read: their choice could tell what was read.
+// after a confidential read: their choice could reveal the read data.
 func (x *Index) HasLink(link string, confidential bool) bool {
 	link = strings.TrimSpace(fold(link))
 	h := x.link(link)

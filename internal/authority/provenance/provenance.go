@@ -1,7 +1,7 @@
-// Package provenance tells where the values of a session came from. An [Index] knows, by hash,
-// each word, URL, address and account number that a session has seen, and who said it first.
-// It keeps no text but a few trusted addresses, and never scans one: a value is looked up in
-// the time that hashing it takes. Trust is positive: what is unknown is not trusted. Start at
+// Package provenance tells where the values of a session came from. An [Index] knows, by hash, each
+// word, URL, address and account number that a session has seen, and the source that said it first.
+// It keeps no text but a few trusted addresses, and never scans one: a value is looked up in the
+// time that hashing it takes. Trust is positive: an unknown value is not trusted. Start at
 // [Index.Say], [Index.Add] and [Index.Find].
 package provenance
 
@@ -132,7 +132,7 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// mode is what a text means for the values in it.
+// mode is the relation of a text to the values in it.
 type mode uint8
 
 const (

@@ -14,7 +14,7 @@ type entry struct {
 
 const firstEntries = 1 << 10
 
-// get returns what is known of a hash; the zero slot: nothing.
+// get returns the slot of a hash; the zero slot: nothing is known.
 func (t *table) get(h uint64) slot {
 	if len(t.entries) == 0 {
 		return slot{}

@@ -24,7 +24,7 @@ const (
 
 func join(a, b uint64) uint64 { return (a^a>>29)*mix ^ b }
 
-// What a byte of a text is. Bytes of other scripts are parts of words.
+// The classes of the bytes of a text. Bytes of other scripts are parts of words.
 type class uint16
 
 const (
@@ -86,7 +86,7 @@ func fold(s string) string {
 
 func ascii(s string) bool { return of(s)&wide == 0 }
 
-// of is what the bytes of a text are, together.
+// of returns the classes of all bytes of a text together.
 func of(s string) (has class) {
 	for i := 0; i < len(s); i++ {
 		has |= classes[s[i]]
@@ -97,7 +97,7 @@ func of(s string) (has class) {
 // hash hashes a word without its case.
 func (x *Index) hash(word string) uint64 { return x.hashOf(word, of(word)) }
 
-// hashOf is hash for a word of which it is known what its bytes are.
+// hashOf is hash for a word whose classes of bytes are known.
 func (x *Index) hashOf(word string, has class) uint64 {
 	switch {
 	case has&wide != 0:
@@ -114,7 +114,7 @@ func (x *Index) hashOf(word string, has class) uint64 {
 	return maphash.Bytes(x.seed, x.buf)
 }
 
-// trim drops punctuation around a word, and what says only that a path is a folder or here.
+// trim drops punctuation around a word, and the marks that a path is a folder or here.
 func trim(w string) string {
 	for w != "" && classes[w[len(w)-1]]&atEnds != 0 {
 		w = w[:len(w)-1]
@@ -131,7 +131,7 @@ func trim(w string) string {
 	return w
 }
 
-// scan is what is done with the words of a text.
+// scan holds the functions for the words of a text.
 type scan struct {
 	word func(w string, has class)
 	line func()         // after the last word of a line

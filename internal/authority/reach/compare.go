@@ -31,8 +31,8 @@ type Gain struct {
 	Rule    string `json:"rule"`
 }
 
-// Gains gives, for each holder and section, an example of what the policies of now decide
-// less strictly than those of old do. A holder whom old does not know has nothing there.
+// Gains returns, for each holder and section, an example of an action that the policies of now
+// decide less strictly than old's policies. A holder unknown to old has nothing there.
 func Gains(old, now *World) ([]Gain, error) {
 	now.begin()
 	old.b, old.known, old.means = now.b, map[place]language.Language{}, map[place][]*tool.Spec{}

@@ -2,14 +2,14 @@ package reach
 
 import "slices"
 
-// Map is all ways of a question as a graph: from what is asked about, over holders and what
-// they hand things over by, to where it is asked to get.
+// Map is all ways of a question as a graph: from the source, over holders and the things by which
+// they hand data over, to the sink.
 type Map struct {
 	Nodes []MapNode `json:"nodes"`
 	Edges []MapEdge `json:"edges"`
 }
 
-// Column says what a node of a [Map] is. Ways lead from the first column to the last.
+// Column is the kind of a node of a [Map]. Ways lead from the first column to the last.
 type Column string
 
 // The columns.
@@ -91,7 +91,7 @@ type mapper struct {
 	out          Map
 }
 
-// both tries what needs no person, and then what does.
+// both tries steps that need no person, and then steps that do.
 func both(try func(open bool) (found bool, err error)) error {
 	for _, open := range []bool{true, false} {
 		if found, err := try(open); err != nil || found {
@@ -121,7 +121,7 @@ func (m *mapper) enter(h int) error {
 	return nil
 }
 
-// follow adds what a holder does with what it has.
+// follow adds the possible steps of a holder that has the data.
 func (m *mapper) follow(n node) error {
 	label := ""
 	if n.labelled {

@@ -2,16 +2,15 @@
 // do together: can data that comes from here get there, can this agent ever do that. It is
 // pure. Start at [World.Ask].
 //
-// What a policy allows is a regular language (see [policy.Chain.Language]), so that a
-// question about all paths, hosts and commands at once is whether an intersection of
-// languages is empty. The languages have at least what the policies allow: no way is
-// overlooked. Each way that is found is decided once more by the policies themselves, with
-// an example of each step.
+// The actions that a policy allows are a regular language (see [policy.Chain.Language]), so that a
+// question about all paths, hosts and commands at once is whether an intersection of languages is
+// empty. The languages have at least what the policies allow: no way is overlooked. Each way that
+// is found is decided once more by the policies themselves, with an example of each step.
 //
-// A holder stands for a model, of which the worst is assumed: whatever it reads, it may
-// write, send and obey. A tool that is not compiled in may do anything with what it is
-// given. What a narrowed or delegated grant reaches, its parent reaches too, so that only
-// holders with policies of their own are asked about.
+// A holder stands for a model, and the worst is assumed: it may write, send and obey everything
+// that it reads. A tool that is not compiled in may do anything with its arguments. What a narrowed
+// or delegated grant reaches, its parent reaches too, so that only holders with policies of their
+// own are asked about.
 package reach
 
 import (
@@ -30,7 +29,7 @@ type Holder struct {
 	Chain policy.Chain
 }
 
-// World is what a question is about.
+// World is the subject of questions.
 type World struct {
 	Env     policy.Env
 	Holders []Holder
@@ -58,7 +57,7 @@ const (
 	Conditional Verdict = "conditional" // only by a question to a person, or by a tool that is not compiled in
 )
 
-// Answer is what was found, with the shortest way.
+// Answer is the verdict, with the shortest way.
 type Answer struct {
 	From    string  `json:"from"`
 	To      string  `json:"to"`
@@ -89,8 +88,8 @@ type Step struct {
 // open reports whether the step needs no person and no assumption.
 func (s Step) open() bool { return s.Proved && s.effect == policy.Allow }
 
-// Ask answers whether what is at from can get to to. Both are principals or, as in
-// policies, sections with an entry: "label private", "files src/**", "network *".
+// Ask answers whether data of from can get to to. Both are principals or, as in policies, sections
+// with an entry: "label private", "files src/**", "network *".
 func (w *World) Ask(from, to string) (Answer, error) {
 	w.begin()
 	out := Answer{From: from, To: to, Verdict: Unreachable, Steps: []Step{}}
@@ -124,7 +123,7 @@ func (w *World) begin() {
 	}
 }
 
-// node is a holder who has what is asked about; labelled: in sessions that have its label.
+// node is a holder that has the data in question; labelled: in sessions that have its label.
 type node struct {
 	holder   int
 	labelled bool
@@ -185,7 +184,7 @@ func allOpen(steps []Step) bool {
 	return !slices.ContainsFunc(steps, func(s Step) bool { return !s.open() })
 }
 
-// enters is the steps by which a holder gets what is at the source.
+// enters returns the steps by which a holder gets the data of the source.
 func (w *World) enters(source *term, h int, open bool) (steps []Step, ok bool, err error) {
 	if source.principal != "" {
 		return nil, source.principal == w.Holders[h].Name, nil
@@ -214,8 +213,8 @@ func (w *World) enters(source *term, h int, open bool) (steps []Step, ok bool, e
 	return nil, false, nil
 }
 
-// leaves is the last step of a way: the holder does what is asked about, in a session that
-// has the label.
+// leaves returns the last step of a way: the holder acts on the sink, in a session that has the
+// label.
 func (w *World) leaves(h int, label string, sink *term, open bool) ([]Step, bool, error) {
 	if sink.principal != "" {
 		return nil, sink.principal == w.Holders[h].Name, nil
@@ -235,9 +234,9 @@ func (w *World) leaves(h int, label string, sink *term, open bool) ([]Step, bool
 	return nil, false, nil
 }
 
-// hands is the steps by which one holder, whose session has the label, hands something to
-// another, or to a session of its own: a file, or what a tool keeps that is not compiled in.
-// The list only of a flow is a source of its label, so that who reads a file there has the
+// hands returns the steps by which one holder, whose session has the label, hands something to
+// another, or to a session of its own: a file, or data kept by a tool that is not compiled in. The
+// list only of a flow is a source of its label, so that a holder that reads a file there has the
 // label again: labelled asks for such files, and else for the others.
 func (w *World) hands(h, k int, label string, labelled, open bool) ([]Step, error) {
 	least := policy.Ask
@@ -287,8 +286,8 @@ func (w *World) flows(h int, label string) (out []policy.Flow) {
 	return out
 }
 
-// limit is what a confidential label leaves of a section to a holder who has its data, and
-// what an untrusted one leaves without a question.
+// limit is the part of a section that a confidential label leaves to a holder of its data, and that
+// an untrusted one leaves without a question.
 func (w *World) limit(h int, label, section string, open bool) language.Language {
 	out := language.All
 	for _, f := range w.flows(h, label) {
@@ -336,14 +335,13 @@ func (w *World) language(h int, section string, least policy.Effect) language.La
 	return l
 }
 
-// person reports whether a holder is a person, who may also type commands.
+// person reports whether a holder is a person, which may also type commands.
 func (w *World) person(h int) bool { return strings.HasPrefix(w.Holders[h].Name, "user:") }
 
 // maxExamples bounds how many examples of one step the policies are asked about.
 const maxExamples = 12
 
-// step is how a holder acts on what is asked about; nil: by the policies the holder
-// cannot.
+// step returns the holder's action on the part in question; nil: the policies allow none.
 func (w *World) step(h int, p part, open bool, within language.Language) (*Step, error) {
 	least := policy.Ask
 	if open {

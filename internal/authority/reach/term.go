@@ -25,8 +25,8 @@ type part struct {
 	asked         language.Language
 }
 
-// sections are the sections that a question may name, and those that it means as the
-// place that something comes from and as the place that it gets to.
+// sections are the sections that a question may name, each with its meaning as a source and as a
+// sink.
 var sections = map[string][2]string{
 	"files": {"files.read", "files.write"}, "files.read": {"files.read", "files.read"}, "files.write": {"files.write", "files.write"},
 	"files.delete": {"files.delete", "files.delete"}, "network": {"network", "network"}, "commands": {"commands", "commands"},
@@ -206,8 +206,8 @@ func (w *World) foreign() language.Language {
 	return w.b.Then(kind, w.b.Text(":"), word(), w.b.Text(":"), word('/', '/', '@', '@', ':', ':'))
 }
 
-// opaque is the call of a tool that is not compiled in, which may do what is asked about;
-// nil: the holder can call none.
+// opaque is the call of a tool that is not compiled in, whose effect is unknown; nil: the holder
+// can call none.
 func (w *World) opaque(h int, p part) *Step {
 	if p.section == "tools" {
 		return nil

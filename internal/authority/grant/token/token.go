@@ -217,7 +217,7 @@ func readable(ps []Policy) error {
 
 func inheritsNothing(file string) error {
 	return fault.New(fault.PolicyInvalid, "a root policy must not have rest: inherit").
-		At(fault.Pos{File: file}).WithHint("name what it allows, or use it to narrow another policy")
+		At(fault.Pos{File: file}).WithHint("list the allowed entries, or use it to narrow another policy")
 }
 
 func draw(rand io.Reader, into []byte) error {

@@ -188,7 +188,7 @@ func malformed(format string, args ...any) *fault.Error {
 }
 
 func forged(why string) error {
-	return fault.New(fault.GrantForged, "the token is not what was signed: %s", why).
+	return fault.New(fault.GrantForged, "the token was altered: %s", why).
 		WithHint("the token was altered: do not use it, ask its issuer for a new one")
 }
 

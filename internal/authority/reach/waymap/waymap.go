@@ -1,6 +1,6 @@
-// Package waymap draws the ways that a question about authority found: where data comes
-// from, who has it, what hands it on, and where it gets to. Start at [New] for the picture,
-// at [HTML] for a page of its own.
+// Package waymap draws the ways that a question about authority found: the sources of data, its
+// holders, the steps that hand it on, and its targets. Start at [New] for the picture, at [HTML]
+// for a page of its own.
 package waymap
 
 import (
