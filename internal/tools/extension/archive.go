@@ -49,7 +49,7 @@ type File struct {
 // Sum is the hash of the file's content.
 func (f File) Sum() [sha256.Size]byte { return sha256.Sum256(f.Data) }
 
-// Executable reports whether the file is a program: what is in bin is.
+// Executable reports whether the file is a program: files in bin are.
 func (f File) Executable() bool { return strings.HasPrefix(f.Name, "bin/") }
 
 // tops are the names that an extension's folder may hold.
@@ -143,7 +143,7 @@ func (e *Entries) add(name string, file bool, size int64) error {
 	return e.claim(name, file, false)
 }
 
-// claim takes one name. A folder may come again, and be named by what is in it.
+// claim takes one name. A folder may come again, and be named by the files in it.
 func (e *Entries) claim(name string, file, parent bool) error {
 	key := strings.ToLower(glob.Fold(name))
 	was, taken := e.seen[key]
@@ -160,9 +160,9 @@ func (e *Entries) claim(name string, file, parent bool) error {
 	return nil
 }
 
-// Unzip returns the files of an archive. What is never unpacked (a name that leads
-// elsewhere, a link, a device, a bomb) is an error of the code ExtensionUnsafe that
-// names the entry. All entries may be in one folder, as archives of folders are.
+// Unzip returns the files of an archive. An unsafe entry (a name that leads elsewhere, a link, a
+// device, a bomb) is an error of the code ExtensionUnsafe that names the entry. All entries may be
+// in one folder, as archives of folders are.
 func Unzip(archive []byte) ([]File, error) {
 	if len(archive) > MaxArchive {
 		return nil, fault.New(fault.ExtensionUnsafe, "the archive has %d bytes; the limit is %d", len(archive), MaxArchive)
@@ -224,7 +224,7 @@ func commonFolder(files []*zip.File) string {
 	return first + "/"
 }
 
-// checkEntry refuses what an archive says of an entry besides its name.
+// checkEntry refuses an entry with unsafe properties other than its name.
 func checkEntry(f *zip.File, name string, size int) error {
 	mode := f.Mode()
 	folder := strings.HasSuffix(f.Name, "/")

@@ -32,7 +32,7 @@ func (c *Command) Action(id string) *Action {
 	return nil
 }
 
-// Action is what a command does.
+// Action is one action of a command.
 type Action struct {
 	ID          string
 	Description string
@@ -66,7 +66,7 @@ type Param struct {
 	Option      string          // of a flag of an exec runner, as the program has it: "--depth=", "-n"; "": --NAME=
 }
 
-// Type is what values are.
+// Type is the type of a value.
 type Type string
 
 // The types.
@@ -114,9 +114,9 @@ func (r Runner) Tool() tool.ID {
 func (r Runner) Own() bool { return r.Kind == RunExec || r.Kind == RunWASM }
 
 // ToolID is the ID of the tool that an action of an extension's command is:
-// ext:EXTENSION:COMMAND.ACTION, or ext:EXTENSION:ACTION where the command is called
-// as the extension, or as the last part of its ID. It depends on nothing else, so
-// that it stays what it is when actions and commands are added.
+// ext:EXTENSION:COMMAND.ACTION, or ext:EXTENSION:ACTION where the command is called as the
+// extension, or as the last part of its ID. It depends on nothing else, so that it stays the same
+// when actions and commands are added.
 func ToolID(ext, command, action string) tool.ID {
 	last := ext[strings.LastIndexByte(ext, '.')+1:]
 	if command == ext || command == last {

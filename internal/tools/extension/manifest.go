@@ -4,7 +4,7 @@
 //
 // An extension is a folder, or a zip archive of one:
 //
-//	manifest.json            who it is, and which permissions it requires
+//	manifest.json its identity, and the permissions that it requires
 //	manifest.json.sig        optional: an Ed25519 signature of the manifest
 //	commands/commands.yaml   its slash commands, and what they run
 //	docs/USAGE.md            for people
@@ -46,7 +46,7 @@ const (
 	Database   Permission = "database"         // to use databases
 )
 
-// Permissions are all of them, with what each lets an extension do, for people.
+// Permissions are all of them, each with its explanation for people.
 var Permissions = []struct {
 	Name  Permission
 	Means string
@@ -109,7 +109,7 @@ var (
 
 const maxID = 40
 
-// CheckID says what is wrong with an extension's ID, nil if nothing is.
+// CheckID reports the fault in an extension's ID, nil if there is none.
 func CheckID(id string) error {
 	if len(id) > maxID || !idForm.MatchString(id) {
 		return fmt.Errorf("%q is not a valid ID; expected up to %d lower-case letters and digits, separated by single dots, dashes or underscores", clip.Text(id, 60), maxID)

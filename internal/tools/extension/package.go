@@ -101,7 +101,7 @@ func (p *Package) Install() (plan, under []byte) {
 // needed is the permission that a kind of runner takes.
 var needed = map[RunnerKind]Permission{RunExec: Exec, RunAPI: Network, RunMCP: Network, RunAnalyze: LLM}
 
-// check finds what of the commands does not fit the manifest, or the files.
+// check finds the parts of the commands that do not fit the manifest, or the files.
 func (p *Package) check(file string) error {
 	var errs fault.List
 	for _, c := range p.Commands {
@@ -170,8 +170,8 @@ func (p *Package) Module(a *Action) []byte {
 	return b
 }
 
-// Version says which version of an action's tool this is: whatever changes what a
-// call does changes it, and so voids what was pinned.
+// Version is the version of an action's tool: every change to the effect of a call changes it, and
+// so voids the pinned version.
 func (p *Package) Version(c *Command, a *Action) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
@@ -189,10 +189,10 @@ func (p *Package) Version(c *Command, a *Action) string {
 // Work is the extension's work folder where it is installed in root.
 func Work(root string) string { return path.Join(root, WorkFolder) }
 
-// Bounds is the policy that bounds the calls of the extension, where it is
-// installed in the folder root (absolute, without links), besides the caller's own
-// policies: what the extension did not declare is closed; it may start only what
-// its commands name; and it may write to its work folder alone.
+// Bounds is the policy that bounds the calls of the extension, where it is installed in the folder
+// root (absolute, without links), besides the caller's own policies: everything that the extension
+// did not declare is closed; it may start only programs that its commands name; and it may write to
+// its work folder alone.
 func (p *Package) Bounds(root string) (*policy.Policy, error) {
 	work := glob.Escape(Work(root))
 	own := []string{work, work + "/**"}
@@ -229,8 +229,8 @@ func (p *Package) bounds(doc map[string]any) (*policy.Policy, error) {
 	return policy.Parse(boundsOf+p.Manifest.ID+")", src)
 }
 
-// boundsOf begins what stands for a file's name in the policy that Bounds gives. Of
-// what bounds single calls, nothing else has such a name.
+// boundsOf begins what stands for a file's name in the policy that Bounds gives. No other policy
+// that bounds single calls has such a name.
 const boundsOf = "(extension "
 
 // OfBounds returns the extension whose bounds a policy is, by what stands for its file.

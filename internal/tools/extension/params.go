@@ -234,9 +234,9 @@ func (p *Param) option() string {
 // the word names in it is written.
 const WorkWord = "{work}"
 
-// Words returns the words that a program is started with, after its name: the
-// action's own, the flags, the arguments. args fit the action's schema; what is
-// wrong with them besides is an error for people. work is the work folder.
+// Words returns the words that a program is started with, after its name: the action's own, the
+// flags, the arguments. args fit the action's schema; any other fault in them is an error for
+// people. work is the work folder.
 func (a *Action) Words(args map[string]any, work string) ([]string, error) {
 	out := []string{a.ID}
 	if a.Argv != nil {

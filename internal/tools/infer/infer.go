@@ -15,8 +15,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Hints is what is known of a tool besides its specification. The first six
-// are the source's own words; the zero value says nothing.
+// Hints are the known facts about a tool besides its specification. The first six are the source's
+// own words; the zero value says nothing.
 type Hints struct {
 	// Permissions that the tool's extension requires: exec, network,
 	// filesystem.read, filesystem.write, browser, llm, database.
@@ -29,7 +29,7 @@ type Hints struct {
 	// Method of the HTTP request that a call is, in upper case.
 	Method string `json:"method,omitempty"`
 
-	// Trusted: the operator said that what this source claims may be believed.
+	// Trusted: the operator trusts the claims of this source.
 	Trusted bool `json:"-"`
 	// Cannot are effects that the tool's confinement makes impossible.
 	Cannot tool.Effects `json:"-"`
@@ -49,7 +49,7 @@ type Verdict struct {
 	Reasons []Reason // never empty
 }
 
-// Said is what the operator says of a tool; nil says nothing.
+// Said is the operator's setting for a tool; nil fields set nothing.
 type Said struct {
 	Risk    *tool.Risk
 	Effects *tool.Effects
@@ -115,7 +115,7 @@ func permission(name string) Reason {
 	return Reason{tool.Critical, everything, fmt.Sprintf("it requires a permission that is not known: %q", name)}
 }
 
-// everything is what a tool may do of which nothing is known.
+// everything is the set of possible effects of an unknown tool.
 var everything = tool.EffectSet(tool.FSRead, tool.FSWrite, tool.FSDelete, tool.NetworkHTTP, tool.SystemExec)
 
 func (v *Verdict) method(m string) {
@@ -132,9 +132,8 @@ func (v *Verdict) method(m string) {
 func yes(b *bool) bool { return b != nil && *b }
 func no(b *bool) bool  { return b != nil && !*b }
 
-// annotations weighs what an MCP server says of its tool. Where a server says
-// that a tool changes things, what it leaves out counts as the protocol has it:
-// destructive.
+// annotations weighs an MCP server's annotations of its tool. Where a server says that a tool
+// changes things, a missing hint counts as in the protocol: destructive.
 func (v *Verdict) annotations(source string, h Hints) {
 	switch {
 	case yes(h.Destructive) && !yes(h.ReadOnly):
@@ -156,8 +155,7 @@ func (v *Verdict) annotations(source string, h Hints) {
 	}
 }
 
-// base is what holds where nothing rules it out: a call of such a source can do
-// this, whatever it is called.
+// base is the default for a source: a call of such a source can do this under any name.
 func (v *Verdict) base(source string, h Hints) {
 	r := Reason{Risk: tool.Medium}
 	switch source {

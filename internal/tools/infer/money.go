@@ -103,8 +103,8 @@ func singular(has map[string]bool) map[string]bool {
 // maxNesting bounds how deep a schema is searched for names of arguments.
 const maxNesting = 8
 
-// amountArgs and payeeArgs are words in names of arguments: an amount that goes to
-// somebody, or the number of a card, is a payment, whatever the tool is called.
+// amountArgs and payeeArgs are words in names of arguments: an amount that goes to somebody, or the
+// number of a card, is a payment, under any name of the tool.
 var (
 	amountArgs = strings.Fields("amount lamport wei satoshi sat cent")
 	payeeArgs  = strings.Fields("recipient payee beneficiary iban creditor destination receiver toaddress")

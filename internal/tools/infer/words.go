@@ -90,8 +90,8 @@ func just(es ...tool.Effect) func(map[string]bool, bool) tool.Effects {
 	return func(map[string]bool, bool) tool.Effects { return s }
 }
 
-// onThings chooses among effects by what they are done to: rows of a database,
-// things that are elsewhere, or else files.
+// onThings chooses among effects by their object: rows of a database, things that are elsewhere, or
+// else files.
 func onThings(file, database tool.Effect) func(map[string]bool, bool) tool.Effects {
 	return func(has map[string]bool, remote bool) tool.Effects {
 		switch {
@@ -114,7 +114,7 @@ var (
 	dropWords     = strings.Fields("delete deletes remove removes rm rmdir unlink drop destroy erase purge wipe truncate terminate reset clear prune discard uninstall revoke shred del")
 )
 
-// meanings are what words in names stand for.
+// meanings are the meanings of words in names.
 var meanings = []meaning{
 	{words: dropWords, with: cloudWords, risk: tool.Critical, effects: just(tool.CloudResourceDelete)},
 	{words: makeWords, with: cloudWords, risk: tool.Critical, effects: just(tool.CloudResourceCreate)},

@@ -19,7 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Bounds of what a model may write of one tool call, in bytes.
+// Bounds of a tool call written by a model, in bytes.
 const (
 	maxCallName = 256
 	maxCallID   = 512

@@ -70,7 +70,7 @@ func (d *Draft) Args(p *Piece, s string) error {
 	return d.grow(len(s))
 }
 
-// Reasoning adds what the provider wants back, as JSON of an object.
+// Reasoning adds reasoning to be returned to the provider, as JSON of an object.
 func (d *Draft) Reasoning(raw string) error {
 	d.reasoning = append(d.reasoning, raw)
 	return d.grow(len(raw))

@@ -32,8 +32,8 @@ type Message struct {
 	// Of a tool: which call this is the result of, and whether it failed.
 	CallID string `json:"tool_call_id,omitempty"`
 	Failed bool   `json:"is_error,omitempty"`
-	// Reasoning is what the provider wants to be given back unchanged with the
-	// message: nobody else reads it.
+	// Reasoning is the provider's own data, to be returned unchanged with the message: nobody else
+	// reads it.
 	Reasoning []json.RawMessage `json:"reasoning,omitempty"`
 }
 
@@ -117,7 +117,7 @@ type Delta struct {
 	Call *Call  // a tool call that is complete
 }
 
-// Limits is what is known of a model.
+// Limits are the known limits of a model.
 type Limits struct {
 	Context   int64   // tokens that a request and its answer may have together; 0: not known
 	MaxOutput int64   // tokens of an answer; 0: not known
@@ -155,13 +155,12 @@ type Provider interface {
 	// Endpoint is where requests go; the Reach that Chat is given leads nowhere
 	// else.
 	Endpoint() Endpoint
-	// Limits is what is known of a model, the zero Limits if nothing is.
+	// Limits returns the known limits of a model, the zero Limits if there are none.
 	Limits(name string) Limits
-	// Chat asks for the next message, and tells of the answer as it comes in; on
-	// may be nil. It retries what may be retried, and never once on was told of a
-	// part. Errors are fault.ModelFailed, ModelKey, ModelBusy, ModelContext,
-	// ModelUnknown, ModelCall (the answer ends within a tool call), ctx's, or what
-	// the Reach gave. An answer that was cut off is an error, never part of an
-	// answer; the Response then has nothing but the Usage that it cost.
+	// Chat asks for the next message, and tells of the answer as it comes in; on may be nil. It
+	// retries where a retry can help, and never after on got a part. Errors are fault.ModelFailed,
+	// ModelKey, ModelBusy, ModelContext, ModelUnknown, ModelCall (the answer ends within a tool
+	// call), ctx's, or what the Reach gave. An answer that was cut off is an error, never part of
+	// an answer; the Response then has nothing but the Usage that it cost.
 	Chat(ctx context.Context, via Reach, r Request, on func(Delta)) (Response, error)
 }

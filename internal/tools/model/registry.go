@@ -64,8 +64,8 @@ type Registry struct {
 	// Prices is what models cost, by ID; an ID that ends in * is for all that begin
 	// so. The longest that fits counts, and the ID itself before all.
 	Prices map[string]Prices
-	// Bounds is what the operator says of models, by the same IDs. Zero fields leave
-	// what is known.
+	// Bounds are the operator's limits of models, by the same IDs. Zero fields keep the known
+	// value.
 	Bounds map[string]Bounds
 }
 
@@ -96,7 +96,7 @@ func (r *Registry) Find(id string) (Provider, string, error) {
 		WithHint("there are %s; others are set in models.providers of config.yaml", cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// Limits is what is known of a model, the operator's prices included.
+// Limits returns the known limits of a model, the operator's prices included.
 func (r *Registry) Limits(id string) Limits {
 	p, name, err := r.Find(id)
 	if err != nil {
@@ -111,8 +111,8 @@ func (r *Registry) Limits(id string) Limits {
 	return l
 }
 
-// fitting finds what is said of an ID: by the ID itself, or else by the longest
-// beginning with a * behind it.
+// fitting finds the setting for an ID: by the ID itself, or else by the longest beginning with a *
+// behind it.
 func fitting[V any](said map[string]V, id string) (best V, ok bool) {
 	longest := -1
 	for pattern, v := range said {

@@ -70,8 +70,8 @@ func waits(err error, d time.Duration) error {
 	return coded.WithHint("the service asks to wait %s", d.Round(time.Second))
 }
 
-// Once takes the mark of Again away where a part of the answer came in: what is
-// begun is not asked for anew.
+// Once removes the mark of Again if a part of the answer came in: a begun answer is not asked for
+// anew.
 func Once(err error, begun bool) error {
 	var more again
 	if begun && errors.As(err, &more) {

@@ -63,10 +63,9 @@ func (c *capped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Refusal makes an error of what a service said: its status (0: it said so within
-// an answer), the kind and the text of its message, and the name of the provider
-// and of the key, for hints. Errors after which the same may be asked again are
-// marked.
+// Refusal makes an error of a service's error: its status (0: it came within an answer), the kind
+// and the text of its message, and the name of the provider and of the key, for hints. Errors after
+// which the same may be asked again are marked.
 func Refusal(s Said, provider Provider) error {
 	text := s.text()
 	switch {
@@ -103,7 +102,7 @@ func keyRefused(text string, provider Provider) error {
 	return err.ForOperator("check %s: remit secret set %s, or the environment variable", key, strings.ToLower(key))
 }
 
-// Said is what a service says of an error.
+// Said is a service's report of an error.
 type Said struct {
 	Status int           // of HTTP; 0: none
 	Kind   string        // as "overloaded_error"
@@ -146,8 +145,8 @@ func (s Said) tooLong() bool {
 	return false
 }
 
-// Hear reads what a service says of an error: its status, headers, and the JSON
-// of its body, as far as it is of a form that is known.
+// Hear reads a service's report of an error: its status, headers, and the JSON of its body, as far
+// as its form is known.
 func Hear(status int, h http.Header, body string) Said {
 	s := Said{Status: status, After: retryAfter(h)}
 	var doc struct {

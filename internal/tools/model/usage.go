@@ -20,8 +20,8 @@ func (u Usage) Add(v Usage) Usage {
 		CacheWrite: u.CacheWrite + v.CacheWrite, Money: u.Money + v.Money, Estimated: u.Estimated || v.Estimated}
 }
 
-// Check refuses what no service can have counted: a usage that is told decides
-// what budgets are charged. It gives a fault.ModelFailed error.
+// Check refuses numbers that no service can have counted: the reported usage decides the charge to
+// budgets. It gives a fault.ModelFailed error.
 func (u Usage) Check() error {
 	for _, n := range []int64{u.Input, u.Output, u.CacheRead, u.CacheWrite} {
 		if n < 0 || n > maxCount {

@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Registries are what a person's configuration says about where packages come from.
+// Registries are the package registries in a person's configuration.
 type Registries struct {
 	Kind    Kind
 	Main    string            // URL; "": the package manager's default

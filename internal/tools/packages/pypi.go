@@ -28,7 +28,7 @@ type pypiLockedItem struct {
 	SHA256  string `json:"sha256"`         // hexadecimal
 }
 
-// pipReport is what pip says that it would install.
+// pipReport is pip's report of the packages that it would install.
 type pipReport struct {
 	Version string `json:"version"`
 	Install []struct {

@@ -174,8 +174,8 @@ type Input struct {
 	Options         []string // the values to choose from; empty: any
 }
 
-// Recipe gives what the entry needs. Given has the IDs that the person answers in any case:
-// a value that is not required and has no default is left out otherwise.
+// Recipe returns the recipe for the entry. Given has the IDs that the person answers in any case: a
+// value that is not required and has no default is left out otherwise.
 func (e *Entry) Recipe(given map[string]string) (*Recipe, error) {
 	r := &Recipe{Env: map[string]string{}, Headers: map[string]string{}}
 	if e.Registry == "" {

@@ -75,8 +75,8 @@ func usable(ctx context.Context, p permit.Permit, id tool.ID) error {
 	return nil
 }
 
-// Object returns the closed JSON Schema of an object: its properties as JSON without the
-// braces around them, and the names of those that are required.
+// Object returns the closed JSON Schema of an object: its properties as JSON without the braces
+// around them, and the names of the required ones.
 func Object(properties string, required ...string) json.RawMessage {
 	need, err := json.Marshal(append([]string{}, required...))
 	if err != nil {

@@ -48,7 +48,7 @@ func run(_ context.Context, _ permit.Permit, a arguments) (map[string]any, error
 	return map[string]any{"schema": Schema(v)}, nil
 }
 
-// shape is what was seen of values in one place.
+// shape describes the values seen in one place.
 type shape struct {
 	types      map[string]bool
 	properties map[string]*shape

@@ -22,7 +22,7 @@ import (
 // maxText bounds the text of a page in a result, in bytes.
 const maxText = 100_000
 
-// Most seconds that a call waits, and those that it waits unless it says so.
+// The most seconds that a call waits, and the default.
 const (
 	maxWait     = 120
 	defaultWait = 10

@@ -90,8 +90,8 @@ func replace(b []byte, e replacement, i int, shown string, limit int64) ([]byte,
 	return bytes.ReplaceAll(b, []byte(e.Old), []byte(e.New)), lines, nil
 }
 
-// occurrences returns the line of each place where old begins. What is to be
-// replaced everywhere is counted without overlaps; what must be unique, with.
+// occurrences returns the line of each place where old begins. Text to be replaced everywhere is
+// counted without overlaps; text that must be unique, with.
 func occurrences(b, old []byte, all bool) []int {
 	var lines []int
 	step := 1

@@ -43,7 +43,7 @@ func newTool[A any](spec tool.Spec, accesses func(a A) []access, run func(ctx co
 	})
 }
 
-// access is a path as the caller wrote it, and what it is needed for.
+// access is a path as the caller wrote it, and the kinds of its use.
 type access struct {
 	path string
 	kind []tool.ActionKind

@@ -201,7 +201,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// shorten makes a line fit to be shown; what is not UTF-8 shows as U+FFFD.
+// shorten makes a line fit to be shown; bytes that are not UTF-8 show as U+FFFD.
 func shorten(line []byte) string {
 	if len(line) <= maxLine {
 		return strings.ToValidUTF8(string(line), "\uFFFD")

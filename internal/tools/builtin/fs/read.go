@@ -70,8 +70,7 @@ func readUpTo(r io.Reader, limit, hint int64) ([]byte, bool, error) {
 	return buf.Bytes(), false, nil
 }
 
-// wholeChars leaves out a character that the cut went through, and refuses
-// what is not text.
+// wholeChars leaves out a character that the cut went through, and refuses data that is not text.
 func wholeChars(b []byte, more bool, offset int64, shown string) ([]byte, error) {
 	if more {
 		for cut := 1; cut < utf8.UTFMax && cut < len(b); cut++ {

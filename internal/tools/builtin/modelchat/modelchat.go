@@ -30,7 +30,7 @@ var (
 	outputSchema []byte
 )
 
-// Options is what the tool is made of.
+// Options are the parts of the tool.
 type Options struct {
 	Registry *model.Registry
 	// Secret finds the value of an Endpoint's Key; nil finds none.
@@ -134,7 +134,7 @@ func (t *Tool) ask(ctx context.Context, p permit.Permit, q *request) (tool.Resul
 	return tool.Result{Output: out}, err
 }
 
-// reach returns what the provider may reach: its service, or its file.
+// reach returns the provider's way out: its service, or its file.
 func (t *Tool) reach(p permit.Permit, q *request) (model.Reach, error) {
 	via := model.Reach{File: func(name string, most int64) ([]byte, error) {
 		if q.provider.Name() != model.Scripted {

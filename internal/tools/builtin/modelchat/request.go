@@ -70,9 +70,9 @@ func (t *Tool) read(args tool.Args) (*request, error) {
 // reckoned: program text, and languages with many characters, have more of them.
 func margin(reckoned int64) int64 { return reckoned + reckoned/2 + 16 }
 
-// How many tokens an answer may have where the call does not say so and a budget
-// bounds it: as many as are known of the model, within reason. What is set aside
-// for one answer is not there for others that come in at the same time.
+// How many tokens an answer may have where the call does not say so and a budget bounds it: as many
+// as are known of the model, within reason. Tokens reserved for one answer are not there for others
+// that come in at the same time.
 const (
 	usual   = 8192
 	maxWant = 16_384
@@ -93,7 +93,7 @@ func (q *request) spends() permit.Spending {
 	return permit.Spending{In: in, Out: q.answer(), Money: q.price(in, q.answer())}
 }
 
-// price is what tokens may cost at most; 1 where that is not known.
+// price is the highest possible cost of tokens; 1 where that is not known.
 func (q *request) price(in, out int64) int64 {
 	if q.provider.Endpoint().Base == "" {
 		return 0
@@ -168,8 +168,8 @@ func (q *request) affordable(money, reckoned int64) (int64, error) {
 	return 0, fault.New(fault.BudgetSpent, "the conversation costs about %d millionths of a dollar with a short answer, and the budgets leave %d", q.price(margin(reckoned), least), money)
 }
 
-// charge counts what was used. A service that does not say is charged by the bytes
-// that went and came; one that failed before it answered, nothing.
+// charge counts the used tokens. A service that does not say is charged by the bytes that went and
+// came; one that failed before it answered, nothing.
 func (q *request) charge(p permit.Permit, resp *model.Response, came int, whole bool) error {
 	u := &resp.Usage
 	if err := u.Check(); err != nil {

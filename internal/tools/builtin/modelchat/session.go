@@ -11,13 +11,12 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// Conversation gives what a session would say to its model if it had so many
-// messages: it is called while calls are judged, and must be quick. It must be safe
-// for concurrent use.
+// Conversation returns a session's request to its model for so many messages: it is called while
+// calls are judged, and must be quick. It must be safe for concurrent use.
 type Conversation func(upTo int) (Turn, error)
 
-// Turn is what a session says to its model up to some message, with the digests by
-// which calls refer to it.
+// Turn is a session's request to its model up to some message, with the digests by which calls
+// refer to it.
 type Turn struct {
 	System   string
 	Messages []model.Message // in place of the older ones there may be a summary

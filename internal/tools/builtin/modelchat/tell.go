@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// maxHeld bounds what is kept back of a word that goes on.
+// maxHeld bounds the text held back of a word that goes on.
 const maxHeld = 8 << 10
 
 // teller tells of an answer's text as it comes in, as the progress of the call:
@@ -52,7 +52,7 @@ func (t *teller) tell(d model.Delta) {
 	t.pass(text)
 }
 
-// end tells what is left.
+// end passes on the rest.
 func (t *teller) end() {
 	if t.held.Len() > 0 {
 		t.pass(t.held.String())

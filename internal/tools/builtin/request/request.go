@@ -42,7 +42,7 @@ type arguments struct {
 	Reason     string         `json:"reason"`
 }
 
-// messages say what each status means for the caller.
+// messages explain each status to the caller.
 var messages = map[permit.ReplyStatus]string{
 	permit.ReplyAllowed:  "the policy allows it: nobody needs to be asked",
 	permit.ReplyAsks:     "the policy asks a person about each of these: request the call itself, or make it",

@@ -25,8 +25,8 @@ var (
 	outputSchema []byte
 )
 
-// pinnedShell is the one shell that scripts run in: bash, which reads no start-up file
-// so, whatever its standard input is.
+// pinnedShell is the one shell that scripts run in: bash, which reads no start-up file with these
+// options, for any standard input.
 var pinnedShell = []string{sandbox.Bash, "--norc", "-c"}
 
 // Box runs commands confined: linux.Box.
@@ -135,8 +135,8 @@ func list[T any](from []T, as func(T) any) []any {
 	return out
 }
 
-// stream adds what a stream held, as text if it is UTF-8 (a character that the
-// cap cut in two is left to the next part), else as Base64.
+// stream adds the content of a stream, as text if it is UTF-8 (a character that the cap cut in two
+// is left to the next part), else as Base64.
 func stream(m map[string]any, name string, s sandbox.Stream) {
 	data := s.Data
 	if s.Truncated {

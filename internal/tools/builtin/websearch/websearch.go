@@ -67,7 +67,7 @@ type arguments struct {
 	Count int    `json:"count"`
 }
 
-// result is what is shown of one page that was found.
+// result is the shown part of one page that was found.
 type result struct{ title, url, text, published string }
 
 // New makes the tool.
@@ -83,7 +83,7 @@ func New(o Options) permit.Tool {
 	}, service{o}.prepare)
 }
 
-// request is what the service is asked.
+// request is the request to the service.
 func (s service) request(a arguments) (network.Request, error) {
 	count := strconv.Itoa(cmp.Or(a.Count, usual))
 	query := url.Values{"q": {a.Query}}
@@ -188,8 +188,8 @@ func (s service) sign(at, to tool.Target) ([]network.Credential, error) {
 	return []network.Credential{{Header: "Authorization", Value: "Bearer " + key, Secret: key}}, nil
 }
 
-// read reads an answer. Parts that are not what they should be are left out; one without a
-// list of results is not an answer.
+// read reads an answer. Malformed parts are left out; one without a list of results is not an
+// answer.
 func (s service) read(body []byte) ([]result, error) {
 	type found struct {
 		Title         string `json:"title"`

@@ -257,8 +257,8 @@ func (c *call) stopped(cause error) error {
 	return fault.Wrap(fault.ToolCancelled, cause, "the call was cancelled")
 }
 
-// failed adds what else is known of a failure: that the memory was used up, what was
-// refused, and the end of what the module wrote to its standard error.
+// failed adds the known causes of a failure: that the memory was used up, the refusals, and the end
+// of the module's standard error.
 func (c *call) failed(format string, args ...any) *fault.Error {
 	e := fault.New(fault.ToolFailed, format, args...)
 	if c.memory.full {

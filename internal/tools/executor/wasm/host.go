@@ -1,7 +1,6 @@
-// Package wasm runs WebAssembly modules (WASI preview 1) under a permit. A module reaches
-// only what it can import: files through handles of the permit, variables that the
-// policies pass, and a clock and random numbers if its manifest wants them. Start at
-// [ParseManifest], [New] and [Tools].
+// Package wasm runs WebAssembly modules (WASI preview 1) under a permit. A module reaches only its
+// imports: files through handles of the permit, variables that the policies pass, and a clock and
+// random numbers if its manifest wants them. Start at [ParseManifest], [New] and [Tools].
 //
 // A module is compiled once in a process; each call has a new instance with its own memory.
 // Compiled code is never written to the disk, because it could not be trusted when it is

@@ -31,9 +31,8 @@ const (
 	DefaultTimeout = 30 * time.Second
 )
 
-// Manifest says which tools a module has and what each may reach. Nothing that it
-// does not say is given to the module, and of what it says only what the caller's
-// policies allow.
+// Manifest lists a module's tools, and the files and variables that each may reach. Nothing else is
+// given to the module, and only the part that the caller's policies allow.
 type Manifest struct {
 	Release     string // which release of the module it belongs to, for people
 	Description string
@@ -54,8 +53,8 @@ type Function struct {
 	Wants       Wants
 }
 
-// Wants is what a function is to reach. The zero Wants is nothing: such a function
-// computes its result from its arguments.
+// Wants lists the files, variables and devices that a function needs. The zero Wants is nothing:
+// such a function computes its result from its arguments.
 type Wants struct {
 	Read   []Place  // files that it reads
 	Write  []Place  // files that it makes, changes and removes
@@ -77,8 +76,8 @@ func (p Place) String() string {
 	return p.Folder
 }
 
-// String lists what is wanted, in the form in which a tool's version shows it:
-// "reads docs, writes out, env LANG, clock".
+// String lists the wants, in the form in which a tool's version shows it: "reads docs, writes out,
+// env LANG, clock".
 func (w Wants) String() string {
 	var parts []string
 	list := func(word string, places []Place) {
@@ -172,8 +171,8 @@ func parseFolder(s string) (string, error) {
 	return clean, nil
 }
 
-// Version is what a tool's specification says of a function: which code it is, and
-// what it may reach. A module or manifest that changes in either is another tool.
+// Version is the version in the specification of a function's tool: a digest of its code, and its
+// wants. A module or manifest that changes in either is another tool.
 func (m *Manifest) Version(f *Function, module tool.Digest) string {
 	var b strings.Builder
 	if m.Release != "" {
@@ -195,7 +194,7 @@ func (f *Function) checkWants() error {
 	}
 	for _, p := range slices.Concat(f.Wants.Read, f.Wants.Write) {
 		if p.Argument != "" && schema.Properties[p.Argument] == nil {
-			return fault.New(fault.Usage, "it wants what the argument %q names, which its input schema does not have", p.Argument).In("wants.files")
+			return fault.New(fault.Usage, "wants names the argument %q, which its input schema does not have", p.Argument).In("wants.files")
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		"a way out":                  {tools + "  wants: {files: {read: [a/../../b]}}\n", "leads out of the workspace"},
 		"a folder in two spellings":  {tools + "  wants: {files: {read: [./a]}}\n", `is written "a"`},
 		"an empty folder":            {tools + "  wants: {files: {read: [\"\"]}}\n", "the folder is empty"},
-		"an argument that is not":    {tools + "  wants: {files: {read: [{argument: p}]}}\n", `the argument "p" names, which its input schema does not have`},
+		"an argument that is not":    {tools + "  wants: {files: {read: [{argument: p}]}}\n", `wants names the argument "p", which its input schema does not have`},
 		"a variable with =":          {tools + "  wants: {env: [\"A=b\"]}\n", "not a valid variable name"},
 		"a clock of text":            {tools + "  wants: {clock: \"yes\"}\n", "must be true or false"},
 		"too much memory":            {tools + "memory: 2GiB\n", "between 64KiB and 1GiB"},

@@ -54,9 +54,8 @@ func (i imported) String() string {
 // errCut: the module ends in the middle of something.
 var errCut = errors.New("it is cut off or damaged")
 
-// scan reads the sections of the binary format that say what a module needs. The
-// engine reads all of it once more; this only has to be right for what the engine
-// accepts.
+// scan reads the sections of the binary format that declare a module's needs. The engine reads all
+// of it once more; this only has to be right for what the engine accepts.
 type scan struct {
 	b  []byte
 	at int
@@ -236,8 +235,8 @@ func readLocals(s *scan) error {
 	return err
 }
 
-// check refuses what no call could be given. functions are those that a module may
-// import.
+// check refuses what no call could be given. functions reports whether a module may import a
+// function.
 func (o *shape) check(functions func(name string) bool) error {
 	var foreign []string
 	for _, i := range o.imports {

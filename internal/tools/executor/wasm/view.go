@@ -23,12 +23,12 @@ import (
 // maxOpen bounds how many files and folders a call has open at once.
 const maxOpen = 128
 
-// view is the file system of one call: the workspace as its root, with nothing in
-// it but what the call mounts. Whatever the module does is done through handles of
-// the permit, by name and under its checks; the engine opens nothing by itself.
+// view is the file system of one call: the workspace as its root, with nothing in it but what the
+// call mounts. Every action of the module goes through handles of the permit, by name and under its
+// checks; the engine opens nothing by itself.
 //
-// What is written is held in memory until the file is closed or synced, and then
-// takes the place of the old content as a whole.
+// Written data is held in memory until the file is closed or synced, and then replaces the old
+// content as a whole.
 type view struct {
 	esys.UnimplementedFS
 
@@ -300,7 +300,7 @@ func (v *view) Rename(from, to string) esys.Errno {
 	return v.errno(tool.FileWrite, a, err)
 }
 
-// settle stores what is held of a name and what is beneath it.
+// settle stores the held content of a name and of everything beneath it.
 func (v *view) settle(name string) esys.Errno {
 	for _, w := range v.writers {
 		if under(name, w.name) {

@@ -49,7 +49,7 @@ func refuse(_ context.Context, _ api.Module, stack []uint64) { stack[0] = notSup
 
 type callKey struct{}
 
-// exit ends the module. What it left open is kept only where it ends well.
+// exit ends the module. Files that it left open are kept only if it ends without an error.
 func exit(ctx context.Context, m api.Module, stack []uint64) {
 	status := uint32(stack[0])
 	if c, ok := ctx.Value(callKey{}).(*call); ok && status != 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/remitrun/remit/internal/confine/files"
 )
 
-// writer is a file that is open for writing. Its content, or what is to be added to
-// it, is held in memory until it is stored.
+// writer is a file that is open for writing. Its content, or the content to be added to it, is held
+// in memory until it is stored.
 type writer struct {
 	esys.UnimplementedFile
 
@@ -28,8 +28,8 @@ type writer struct {
 	closed bool
 }
 
-// openWriter opens a file for writing, and makes it where the flags say so: what is
-// refused is refused now, and not when it is stored.
+// openWriter opens a file for writing, and makes it where the flags say so: a refusal comes now,
+// and not when it is stored.
 func (v *view) openWriter(n string, flag esys.Oflag) (esys.File, esys.Errno) {
 	if v.onTheWay(n) {
 		return nil, esys.EISDIR
@@ -99,7 +99,7 @@ func (w *writer) begin(flag esys.Oflag) esys.Errno {
 	return 0
 }
 
-// grow makes what is held a number of bytes long, as far as it may be.
+// grow makes the held content size bytes long, as far as it may be.
 func (w *writer) grow(size int64) esys.Errno {
 	if most := w.v.files.WriteCap(); size > most {
 		return w.v.errno(tool.FileWrite, w.name, fault.New(fault.LimitReached, "the file would have %d bytes; the policy lets %d be written", size, most))
@@ -226,8 +226,8 @@ func (w *writer) Sync() esys.Errno { return w.store() }
 // Datasync implements esys.File.
 func (w *writer) Datasync() esys.Errno { return w.store() }
 
-// store writes what is held. A call that is over, or goes wrong, stores nothing more;
-// one whose time is over between two files has lost the others, and has failed.
+// store writes the held content. A call that is over, or goes wrong, stores nothing more; one whose
+// time is over between two files has lost the others, and has failed.
 func (w *writer) store() esys.Errno {
 	if !w.dirty || w.gone || w.v.over {
 		return 0

@@ -94,8 +94,7 @@ func (a *answer) begin(e *event) {
 	a.recount(e.Message.Usage)
 }
 
-// Take takes the next event. Those of kinds that are not known say nothing that
-// matters here.
+// Take takes the next event. Events of unknown kinds carry nothing that matters here.
 func (a *answer) Take(in model.Event) error {
 	var e event
 	if in.Name == "error" {
@@ -128,7 +127,7 @@ func (a *answer) Take(in model.Event) error {
 	return nil
 }
 
-// recount takes totals; those that are not told stay.
+// recount takes totals; missing ones keep their value.
 func (a *answer) recount(u usage) {
 	for _, f := range []struct{ into, told *int64 }{
 		{&a.usage.Input, u.InputTokens}, {&a.usage.Output, u.OutputTokens},

@@ -18,8 +18,7 @@ import (
 // Base is where Anthropic's service is.
 const Base = "https://api.anthropic.com"
 
-// Options is what a provider is made of. The zero value of a field means its
-// default.
+// Options are the settings of a provider. The zero value of a field means its default.
 type Options struct {
 	Name string // "anthropic"
 	Base string // the URL before /v1/messages: Base
@@ -71,7 +70,7 @@ var limits = []struct {
 	{"claude-haiku-4", 200_000, 64_000},
 }
 
-// Limits is what is known of a model.
+// Limits returns the known limits of a model.
 func (p *Provider) Limits(name string) model.Limits {
 	for _, l := range limits {
 		if strings.HasPrefix(name, l.head) {

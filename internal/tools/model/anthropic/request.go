@@ -84,8 +84,8 @@ func (p *Provider) request(r model.Request) request {
 	return out
 }
 
-// add appends a message. The results of tool calls, and what the person says
-// after them, are one message of the user.
+// add appends a message. The results of tool calls, and the person's text after them, are one
+// message of the user.
 func (r *request) add(m *model.Message) {
 	role, content := "user", []any(nil)
 	switch m.Role {

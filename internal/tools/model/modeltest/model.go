@@ -30,7 +30,7 @@ import (
 // KeyValue is the key that services of the suite want.
 const KeyValue = "sk-conform-0123456789"
 
-// Case is what a provider's contract is tested with.
+// Case is a provider's input to the tests of its contract.
 type Case struct {
 	// Provider makes the provider of a service at a URL, and its way there: where
 	// no key is to be sent, the way has none. Between requests it waits as pause
@@ -53,7 +53,7 @@ type Stream struct {
 	Want Answer
 }
 
-// Answer is what a stream is to be read as.
+// Answer is the expected reading of a stream.
 type Answer struct {
 	Text   string
 	Calls  []model.Call
@@ -131,7 +131,7 @@ func newModelService(t *testing.T) *modelService {
 	return s
 }
 
-// says sets what is answered from now on, and forgets how often was asked.
+// says sets the answer from now on, and resets the count of requests.
 func (s *modelService) says(h http.HandlerFunc) {
 	s.asked.Store(0)
 	s.answer.Store(&h)
@@ -235,7 +235,7 @@ func offsets(n, few int) []int {
 	return append(out, max(n-1, 0))
 }
 
-// checkCuts cuts the stream anywhere: what is left is never taken for an answer.
+// checkCuts cuts the stream anywhere: the rest is never taken for an answer.
 func checkCuts(t *testing.T, x Stream, s *modelService, ask func(func(model.Delta)) (model.Response, error)) {
 	few := 12
 	if soaking() {

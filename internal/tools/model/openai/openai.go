@@ -20,7 +20,7 @@ import (
 // Base is where OpenAI's service is.
 const Base = "https://api.openai.com/v1"
 
-// API says which of the service's interfaces is used.
+// API names one of the service's interfaces.
 type API string
 
 // The interfaces.
@@ -29,8 +29,7 @@ const (
 	Responses API = "responses" // keeps the reasoning of a conversation, encrypted
 )
 
-// Options is what a provider is made of. The zero value of a field means its
-// default.
+// Options are the settings of a provider. The zero value of a field means its default.
 type Options struct {
 	Name string // "openai"
 	Base string // the URL before /chat/completions: Base
@@ -88,7 +87,7 @@ var limits = []struct {
 	{"o4-mini", 200_000, 100_000},
 }
 
-// Limits is what is known of a model: of OpenAI's own service.
+// Limits returns the known limits of a model: of OpenAI's own service.
 func (p *Provider) Limits(name string) model.Limits {
 	for _, l := range limits {
 		if p.own() && strings.HasPrefix(name, l.head) {

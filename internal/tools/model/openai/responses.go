@@ -164,8 +164,7 @@ func (a *response) used() model.Usage {
 	return usage(u.InputTokens, u.OutputTokens, u.TotalTokens, u.InputTokensDetails.CachedTokens)
 }
 
-// Take takes the next event. Those of kinds that are not known say nothing that
-// matters here.
+// Take takes the next event. Events of unknown kinds carry nothing that matters here.
 func (a *response) Take(in model.Event) error {
 	if in.EndsStream() {
 		return model.ErrEndOfAnswer

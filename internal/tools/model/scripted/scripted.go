@@ -77,8 +77,7 @@ func (p *Provider) parse(name string, content []byte) (*Script, error) {
 	return s, err
 }
 
-// summary is what is said to a request aside of the conversation, where the file
-// has nothing for it.
+// summary is the answer to a request aside of the conversation, where the file has none.
 const summary = "A summary of the conversation, as the scripted model writes it."
 
 // turn finds the turn that belongs to a request.

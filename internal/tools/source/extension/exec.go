@@ -61,8 +61,8 @@ func (t *Tool) read(env tool.Env, args tool.Args) (request, error) {
 	return r, nil
 }
 
-// within is what an argument names: a path from the folder that the program starts
-// in, or a URL.
+// within is the action that an argument names: a path from the folder that the program starts in,
+// or a URL.
 func within(env tool.Env, dir string, kind tool.ActionKind, v any) tool.Action {
 	if kind != tool.Network {
 		return policy.PathArgument(kind, dir, v, policy.Env{Workspace: env.Workspace, Home: env.Home, Path: env.Path})

@@ -146,8 +146,8 @@ func describe(c *extension.Command, a *extension.Action) string {
 // Spec describes the tool.
 func (t *Tool) Spec() *tool.Spec { return &t.spec }
 
-// Hints says what is known of the tool besides its specification: what its
-// extension requires, and what its bounds make impossible.
+// Hints returns the known facts about the tool besides its specification: the permissions that its
+// extension requires, and the effects that its bounds make impossible.
 func (t *Tool) Hints() infer.Hints {
 	h := infer.Hints{}
 	m := &t.Package.Manifest

@@ -15,14 +15,13 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// flight is one call of the server, under way. What the server asks in its course
-// goes to its caller, and to nobody else.
+// flight is one call of the server, under way. Questions of the server in its course go to its
+// caller, and to nobody else.
 //
-// From the revision 2026-07-28 on, a question is the answer to the call that it
-// belongs to. In older ones a server asks whenever it likes and does not say for
-// which call: then calls of a server that may ask are made one after the other, so
-// that no other caller learns of the question. What a server logs is passed on if
-// exactly one call is under way.
+// From the revision 2026-07-28 on, a question is the answer to the call that it belongs to. In
+// older ones a server asks whenever it likes and does not say for which call: then calls of a
+// server that may ask are made one after the other, so that no other caller learns of the question.
+// A server's log messages are passed on if exactly one call is under way.
 type flight struct {
 	live   *live
 	over   <-chan struct{} // closed when the call is given up
@@ -80,8 +79,7 @@ func (l *live) begin(ctx context.Context, callers policy.MCP) (f *flight, end fu
 // capabilityOf is the client's capability that a question needs.
 var capabilityOf = map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
-// maxQuestions bounds what a server asks at once, and maxRounds how often in one
-// call.
+// maxQuestions bounds a server's questions at once, and maxRounds the rounds in one call.
 const (
 	maxQuestions = 16
 	maxRounds    = 16
@@ -161,9 +159,9 @@ func (l *live) one(ctx context.Context, method string, params, answer any) error
 	return nil
 }
 
-// asked answers what a server of an older revision asks by itself, by the caller. The
-// SDK's own way is left out: it knows one answer for all callers, and of the schemas
-// of questions less than servers do.
+// asked answers the questions that a server of an older revision asks by itself, by the caller. The
+// SDK's own way is left out: it knows one answer for all callers, and of the schemas of questions
+// less than servers do.
 func (l *live) asked(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 		switch method {

@@ -137,9 +137,9 @@ func (l *live) ok() {
 // reason is why a server that is over is that, as far as it is known by now.
 func (l *live) reason() error { return l.word(errGone, "ended") }
 
-// explain words what went wrong with a connection: what the server did wrong
-// itself, else how its process ended, else err. The end of its output comes a
-// moment before the end of the process, which is waited for.
+// explain describes the failure of a connection: a fault of the server itself, else the end of its
+// process, else err. The end of its output comes a moment before the end of the process, which is
+// waited for.
 func (l *live) explain(err error, what string) error {
 	l.mu.Lock()
 	known := errors.As(l.broken, new(*fault.Error))
@@ -265,9 +265,8 @@ func (c *meteredConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// heed takes in what tells of a call and may come right before its answer: the SDK
-// would hand it on beside the answer, so that it could be late. It reports whether
-// it did.
+// heed takes in messages about a call that may come right before its answer: the SDK would hand
+// them on beside the answer, so that they could be late. It reports whether it did.
 func (l *live) heed(m jsonrpc.Message) bool {
 	r, ok := m.(*jsonrpc.Request)
 	if !ok || r.IsCall() {

@@ -43,7 +43,7 @@ type Login struct {
 	Wanted []string `json:"wanted,omitempty"`
 }
 
-// Logins are what a person, or the operator, says of a login before it.
+// Logins are the settings for a login that a person, or the operator, chose before it.
 type Logins struct {
 	URL         string
 	Version     string // of Remit
@@ -219,7 +219,7 @@ func (h *loggedIn) TokenSource(context.Context) (oauth2.TokenSource, error) {
 	return h, nil
 }
 
-// Token implements oauth2.TokenSource: what is new is kept.
+// Token implements oauth2.TokenSource: a new token is stored.
 func (h *loggedIn) Token() (*oauth2.Token, error) {
 	t, err := h.src.Token()
 	if err != nil {

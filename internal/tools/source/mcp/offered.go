@@ -14,8 +14,8 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// Offered is what a server has besides tools, as it describes it: nothing of it is
-// trusted, and what is listed is there to be shared and not to be changed.
+// Offered is everything that a server offers besides tools, as it describes it: nothing of it is
+// trusted, and the lists are shared and must not be changed.
 type Offered struct {
 	Resources []*sdk.Resource
 	Templates []*sdk.ResourceTemplate
@@ -25,8 +25,8 @@ type Offered struct {
 	Subscribes, Completes bool
 }
 
-// Offered returns what the server had besides tools when it was asked last, by
-// [Server.Discover]. Nothing is started.
+// Offered returns the server's offers besides tools from the last discovery, by [Server.Discover].
+// Nothing is started.
 func (s *Server) Offered() Offered {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +75,8 @@ func (s *Server) standsIn(name string) *Tool {
 	}}
 }
 
-// offer lists what the server has besides tools. What cannot be listed is left
-// out: the tools do not depend on it.
+// offer lists the server's resources and prompts. A list that cannot be read is left out: the tools
+// do not depend on it.
 func (s *Server) offer(ctx context.Context, l *live) []*Tool {
 	res := l.session.InitializeResult()
 	if res == nil || res.Capabilities == nil {
@@ -113,7 +113,7 @@ func (s *Server) offer(ctx context.Context, l *live) []*Tool {
 	return out
 }
 
-// keep notes what is offered, and tells where that is something else than before.
+// keep stores the offers, and reports a change of them.
 func (s *Server) keep(o Offered) {
 	now, err := json.Marshal(o)
 	s.mu.Lock()
@@ -173,9 +173,9 @@ func (l *live) prompts(ctx context.Context, cursor string) ([]*sdk.Prompt, strin
 // readKey finds where the content of a resource goes.
 type readKey struct{}
 
-// uncached keeps the SDK from keeping what a server sends: lists are asked for when
-// the catalog wants them, whatever the server says of how long they are good, and
-// the content of resources is not kept at all.
+// uncached keeps the SDK from storing a server's answers: lists are asked for when the catalog
+// wants them, despite the server's words about how long they are good, and the content of resources
+// is not kept at all.
 func uncached(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		res, err := next(ctx, method, req)

@@ -7,8 +7,8 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// Recall makes a tool of what is remembered of it. The server is not started: it
-// is for who looks at past calls.
+// Recall makes a tool from its record. The server is not started: it is for who looks at past
+// calls.
 func (s *Server) Recall(spec *tool.Spec, said infer.Hints) *Tool {
 	said.Cannot = s.cfg.Cannot
 	return &Tool{server: s, name: strings.TrimPrefix(string(spec.ID), s.Name()+":"), spec: *spec, hints: said}

@@ -34,7 +34,7 @@ type Link struct {
 	Kill func() // ends it at once; nil: Stop does
 }
 
-// Config says what a server is and how it is reached.
+// Config describes a server and its address.
 type Config struct {
 	Name    string // of the server: the middle of its tools' IDs
 	Source  string // what its tools' specifications name as their source: "mcp" or "mcp-remote"
@@ -57,8 +57,8 @@ type Config struct {
 	StartTime time.Duration
 	// Logs names where its standard error goes, for messages; "": nowhere.
 	Logs string
-	// Asks is what the server may ask of those who call it, where their policies
-	// say so too.
+	// Asks are the requests that the server may send to its callers, where their policies allow
+	// them too.
 	Asks policy.MCP
 	// Protocol is the revision to begin with; "": the newest that both know.
 	Protocol string
@@ -316,9 +316,8 @@ func (s *Server) expire(l *live) {
 	}
 }
 
-// relist asks a server again, if it was used lately, each time that the stream on
-// which it tells of changes may have been cut: the SDK opens that anew, and what was
-// told meanwhile is lost.
+// relist asks a server again, if it was used lately, each time that the stream of its change
+// notices may have been cut: the SDK opens that anew, and notices sent meanwhile are lost.
 func (s *Server) relist(l *live) {
 	s.mu.Lock()
 	over := s.closed || s.cur != l
@@ -368,8 +367,8 @@ func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started
 	if err != nil {
 		return nil, false, err
 	}
-	// A server that never reads blocks what is sent to it, so it is ended as soon as
-	// its time is over. One that was cut off was never used: it has nothing to end well.
+	// A server that never reads blocks all writes to it, so it is ended as soon as its time is
+	// over. One that was cut off was never used: it has nothing to end well.
 	end := sync.OnceFunc(func() {
 		if errors.Is(ctx.Err(), context.Canceled) && link.Kill != nil {
 			link.Kill()

@@ -111,8 +111,7 @@ func (s *Server) tool(t *sdk.Tool, version string) *Tool {
 	return out
 }
 
-// schema writes a schema down with its keys in order, so that its digest is that
-// of what it says.
+// schema writes a schema with its keys in order, so that its digest is that of its meaning.
 func schema(v any) json.RawMessage {
 	if b, err := json.Marshal(v); err == nil && v != nil {
 		return b
@@ -120,8 +119,8 @@ func schema(v any) json.RawMessage {
 	return json.RawMessage(`{"type":"object"}`)
 }
 
-// outputSchema is that of what [Tool.Run] gives: the server's blocks of content,
-// and what it gives besides as structured, in the server's own schema.
+// outputSchema is the schema of the result of [Tool.Run]: the server's blocks of content, and its
+// structured content, in the server's own schema.
 func outputSchema(structured any) json.RawMessage {
 	out := map[string]any{"type": "object", "properties": map[string]any{"content": map[string]any{"type": "array"}}}
 	if structured != nil {

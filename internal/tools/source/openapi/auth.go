@@ -74,7 +74,7 @@ func (a Auth) Check() error {
 	return nil
 }
 
-// private reports whether nobody between can read what is sent to a URL.
+// private reports whether a request to a URL is protected from readers between.
 func private(method, to string) bool {
 	u, err := target.Parse(method, to)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http" && (u.Host == "localhost" || u.Host == "127.0.0.1" || u.Host == "::1"))
@@ -98,12 +98,12 @@ func (s *Source) value(p permit.Permit, a Auth, to tool.Target) (string, error) 
 	return v, nil
 }
 
-// held is what the requests of one call are sent with: by each secret's name its
-// value, or the access token that it was good for.
+// held holds the credentials of one call's requests: by each secret's name its value, or the access
+// token obtained with it.
 type held map[string]string
 
-// credentials returns what a call's requests are sent with, if the policies let it
-// be sent to a target.
+// credentials returns the credentials of a call's requests, if the policies let them be sent to a
+// target.
 func (s *Source) credentials(ctx context.Context, p permit.Permit, to tool.Target) (held, error) {
 	out := held{}
 	for _, a := range s.conf.Auth {
@@ -176,7 +176,7 @@ func (s *Source) token(ctx context.Context, p permit.Permit, a Auth) (string, er
 	if err != nil {
 		return "", err
 	}
-	// Who may not ask for a token may not use one that another call asked for.
+	// A call that may not ask for a token may not use one that another call asked for.
 	if err := p.Check(tool.Action{Kind: tool.Network, Target: to}); err != nil {
 		return "", err
 	}
@@ -217,7 +217,7 @@ func (s *Source) ask(ctx context.Context, p permit.Permit, a Auth, secret string
 	client.Transport.Sign = func(to tool.Target) ([]network.Credential, error) {
 		return []network.Credential{{Header: "Authorization", Value: "Basic " + id, Secret: id}}, p.Chain().MaySend(a.Secret, p.Tool(), to)
 	}
-	// Its answer holds a secret by design: what is masked in it is the one sent.
+	// Its answer holds a secret by design: only the secret that was sent is masked in it.
 	resp, err := client.Transport.RoundTrip(tokenRequest(ctx, a.TokenURL, form.Encode()))
 	if err != nil {
 		return token{}, err

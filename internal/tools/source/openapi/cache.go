@@ -48,8 +48,7 @@ func cacheable(r request) bool {
 	return r.method == http.MethodGet && r.body == nil
 }
 
-// cacheKey names a request: all that the caller decides about it, and what it is
-// sent with.
+// cacheKey names a request: all of its parts that the caller decides about, and its credentials.
 func cacheKey(r request, with held) string {
 	var b strings.Builder
 	b.WriteString(r.method + " " + r.url)
@@ -108,7 +107,7 @@ func (c *answers) drop(key string) {
 	}
 }
 
-// clear forgets everything: something was changed, and what is not known.
+// clear forgets everything: something was changed, but it is unknown which part.
 func (c *answers) clear() { c.kept, c.size = nil, 0 }
 
 // freshness says how long an answer may be used without asking, and whether it is
@@ -160,7 +159,7 @@ func (a *answer) conditional(h http.Header) {
 	}
 }
 
-// renewed is a kept answer with what a 304 says anew.
+// renewed is a kept answer with the new headers of a 304.
 func (a *answer) renewed(h http.Header) *answer {
 	out := &answer{status: a.status, header: a.header.Clone(), body: a.body}
 	for _, name := range []string{"Cache-Control", "Date", "Etag", "Expires", "Last-Modified", "Vary", "Age"} {

@@ -19,7 +19,7 @@ type server struct {
 	} `json:"variables"`
 }
 
-// pathItem and operation are what is read of the document's objects of these names.
+// pathItem and operation are the read parts of the document's objects of these names.
 type pathItem struct {
 	Ref        string            `json:"$ref"`
 	Parameters []json.RawMessage `json:"parameters"`

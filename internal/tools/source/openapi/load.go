@@ -176,8 +176,8 @@ func (r *reader) fromYAML(src []byte) ([]byte, error) {
 	return b, nil
 }
 
-// resolve follows a reference within the document to what it leads to, and gives
-// the pointer that it ends at.
+// resolve follows a reference within the document to its target, and returns the pointer that it
+// ends at.
 func (r *reader) resolve(field, ref string) (json.RawMessage, string, error) {
 	for range 32 {
 		raw, err := r.at(field, ref)

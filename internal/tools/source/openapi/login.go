@@ -28,7 +28,7 @@ type Granted struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// ReadGranted reads what a sign-in gave, if it is of this credential.
+// ReadGranted reads the tokens of a sign-in, if they are of this credential.
 func (a Auth) ReadGranted(text string) (Granted, error) {
 	var g Granted
 	if err := json.Unmarshal([]byte(text), &g); err != nil || g.Access == "" || g.At != a.TokenURL || g.Client != a.Name {
@@ -57,7 +57,7 @@ func (a Auth) OAuth2(clientSecret string) oauth2.Config {
 		Endpoint: oauth2.Endpoint{AuthURL: a.AuthorizeURL, TokenURL: a.TokenURL, AuthStyle: style}}
 }
 
-// GrantedBy makes of a token server's answer what is kept. before is what was kept until now: a
+// GrantedBy makes the stored form of a token server's answer. before is the former stored form: a
 // server need not repeat the refresh token.
 func (a Auth) GrantedBy(t *oauth2.Token, err error, before Granted) (Granted, error) {
 	var refused *oauth2.RetrieveError
@@ -87,8 +87,8 @@ func sendable(token string) bool {
 	return token != "" && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// signedIn returns the access token of a person's sign-in, renewed where it has expired. Who may
-// not send the sign-in to the token server, or not reach that, may not use it at all.
+// signedIn returns the access token of a person's sign-in, renewed where it has expired. A call
+// that may not send the sign-in to the token server, or not reach that, may not use it at all.
 func (s *Source) signedIn(ctx context.Context, p permit.Permit, a Auth) (string, error) {
 	to, err := target.Parse("POST", a.TokenURL)
 	if err != nil {

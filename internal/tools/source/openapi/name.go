@@ -43,7 +43,7 @@ func (n *names) take(id, method, path string) string {
 	return name
 }
 
-// slug keeps of a text what a tool's ID may hold.
+// slug keeps the characters of a text that a tool's ID may contain.
 func slug(s string) string {
 	var b strings.Builder
 	gap := false

@@ -83,8 +83,8 @@ func (d *Document) Encode() ([]byte, error) {
 	return append(b.Bytes(), sum[:]...), nil
 }
 
-// Decode reads what Encode wrote. What is damaged, or was written by another
-// version, is an error: the document is then compiled again.
+// Decode reads what Encode wrote. A damaged document, or one written by another version, is an
+// error: the document is then compiled again.
 func Decode(src []byte) (*Document, error) {
 	n := len(src) - sha256.Size
 	if n < len(format) || string(src[:len(format)]) != format || sha256.Sum256(src[:n]) != [sha256.Size]byte(src[n:]) {

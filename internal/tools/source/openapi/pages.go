@@ -32,10 +32,11 @@ func fold(name string) string {
 }
 
 // next returns the arguments of the call that gets the next page, as the answer tells it: in its
-// Link header (RFC 8288), or in a field of its body with a URL or a token. It returns nil where
-// there is none, or where no arguments of this operation say what the answer does. A URL of the
-// answer is never followed: it counts if these arguments make a request with just that query. Its
-// path may have other names of the same thing, as GitHub's links have, but must end alike.
+// Link header (RFC 8288), or in a field of its body with a URL or a token. It returns nil if there
+// is no such page, or if no arguments of this operation make the request that the answer names. A
+// URL of the answer is never followed: it counts if these arguments make a request with just that
+// query. Its path may have other names of the same thing, as GitHub's links have, but must end
+// alike.
 func (t *Tool) next(args tool.Args, r request, a *answer, body any) map[string]any {
 	if r.method != http.MethodGet || a.status < 200 || a.status > 299 {
 		return nil

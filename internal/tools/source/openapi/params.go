@@ -126,7 +126,7 @@ func (in *input) param(op *Operation, p *parameter) error {
 	return nil
 }
 
-// placeholders makes parameters of what a path has in braces and nothing declares.
+// placeholders makes parameters of placeholders in a path that nothing declares.
 func (in *input) placeholders(op *Operation) error {
 	rest := op.Path
 	for {

@@ -115,8 +115,8 @@ func pairs(v any) (keys, values []string, many bool) {
 	return []string{""}, []string{text(v)}, false
 }
 
-// inPath writes a parameter of the path. What would be read as another path is
-// refused: an empty value, dots alone, and a slash where there is to be one part.
+// inPath writes a parameter of the path. A value that would be read as another path is refused: an
+// empty value, dots alone, and a slash where there is to be one part.
 func (p *Param) inPath(v any) (string, error) {
 	keys, values, _ := pairs(v)
 	prefix, sep := "", ","

@@ -16,10 +16,10 @@ type converted struct {
 	refs []string // pointers to the schemas that it refers to
 }
 
-// maxDepth bounds how deep one schema may be nested; what is deeper is left open.
+// maxDepth bounds how deep one schema may be nested; deeper parts are left open.
 const maxDepth = 60
 
-// schema converts what a pointer leads to, once. What cannot be read is left open.
+// schema converts what a pointer leads to, once. A part that cannot be read is left open.
 func (r *reader) schema(pointer string) *converted {
 	if c, ok := r.schemas[pointer]; ok {
 		return c
@@ -84,7 +84,7 @@ func (x *conversion) schema(v any, depth int) any {
 // tidy settles what several keywords say together.
 func (x *conversion) tidy(m, out map[string]any) {
 	if one, ok := out["oneOf"]; ok {
-		// Which of several that fit is meant is the server's to say.
+		// The server decides which of several fitting ones applies.
 		delete(out, "oneOf")
 		if _, both := out["anyOf"]; both {
 			all, _ := out["allOf"].([]any)
@@ -297,8 +297,8 @@ func defName(ref string) string {
 	return "ref." + hash(ref)
 }
 
-// bundle returns the schemas that some schemas refer to, directly or not, as far as
-// there is room: what is beyond is left open.
+// bundle returns the schemas that some schemas refer to, directly or not, as far as there is room:
+// further ones are left open.
 func (r *reader) bundle(refs []string, room int) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for queue := slices.Clone(refs); len(queue) > 0; queue = queue[1:] {

@@ -143,7 +143,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // maxLimited is the longest time that a server can keep requests from being sent.
 const maxLimited = time.Hour
 
-// limited notes what an answer says of when the next request may be sent.
+// limited notes the time at which an answer allows the next request.
 func (s *Source) limited(a *answer) (after time.Duration, said bool) {
 	now := s.now()
 	switch {

@@ -95,8 +95,8 @@ func (s *Source) withoutCredentials(op *Operation) *Operation {
 	return &out
 }
 
-// risk is what a method says of an operation: some only read, by the rules of
-// HTTP (RFC 9110).
+// risk is the risk that a method implies for an operation: some only read, by the rules of HTTP
+// (RFC 9110).
 func risk(method string) tool.Risk {
 	if safe(method) {
 		return tool.Medium

@@ -1,5 +1,5 @@
-// Command probe is a module that does to its file system what it is told, and says
-// what came of it.
+// Command probe is a module that carries out instructions on its file system, and reports the
+// results.
 package main
 
 import (

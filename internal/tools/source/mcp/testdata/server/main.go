@@ -1,5 +1,5 @@
-// Command server is an MCP server for tests: an honest one, and one that does
-// whatever a server must not do. Its first argument says which.
+// Command server is an MCP server for tests: an honest one, and one that does everything that a
+// server must not do. Its first argument says which.
 package main
 
 import (
