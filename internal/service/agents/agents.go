@@ -69,7 +69,7 @@ type Request struct {
 	Adopt bool // continue turns of other nodes that died
 }
 
-// host gives a service of agents what it needs for its sessions.
+// host gives a service of agents the functions and settings for its sessions.
 type host struct {
 	*Agents
 

@@ -18,9 +18,9 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// Capabilities lists what agents can be given: the capabilities that are compiled in, those
-// of the calling program, and those of the files in $REMIT_HOME/capabilities. The files are
-// read again at every use.
+// Capabilities lists the capabilities that agents can have: the compiled-in ones, the calling
+// program's, and those of the files in $REMIT_HOME/capabilities. The files are read again at every
+// use.
 func (s *Agents) Capabilities(own ...capability.Capability) (*capability.Registry, error) {
 	reg, err := capability.NewRegistry(slices.Concat(s.BuiltIn, own))
 	if err != nil {

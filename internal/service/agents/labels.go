@@ -107,7 +107,7 @@ func (w *labelWalk) readLabelDoc(r store.SessionRecord) (d labelDoc, err error) 
 		if w.flows == nil { // nothing depends on labels
 			return d, nil
 		}
-		return d, fault.New(fault.SessionUnknown, "the session %s was erased, so the labels of what came from it are not known", r.ID).
+		return d, fault.New(fault.SessionUnknown, "the session %s was erased, so the labels of its data are not known", r.ID).
 			WithHint("start a new session")
 	}
 	if err := json.Unmarshal(r.Doc, &d); err != nil {
@@ -209,8 +209,8 @@ func (w *labelWalk) child(ctx context.Context, r store.SessionRecord) error {
 	return nil
 }
 
-// above adds the labels of the context in which a quarantined sub-agent was spawned: its task,
-// and what else it is told, may have the data.
+// above adds the labels of the context in which a quarantined sub-agent was spawned: its task and
+// later messages to it may have the data.
 func (w *labelWalk) above(ctx context.Context, root uuid.UUID) error {
 	r, err := w.st.Session(ctx, root.String())
 	if err != nil || r.Parent == uuid.Nil {

@@ -44,7 +44,7 @@ func (w *labelWalk) remember(ctx context.Context, root uuid.UUID, to *runner.Con
 	return err
 }
 
-// words are what people said in a session. What a sub-agent is told, a model said.
+// words are the messages of people in a session. A sub-agent's messages came from a model.
 func words(ctx context.Context, st store.Backend, session uuid.UUID) ([]replay.Word, error) {
 	r, err := st.Session(ctx, session.String())
 	if err != nil || r.Parent != uuid.Nil {
@@ -58,7 +58,7 @@ func words(ctx context.Context, st store.Backend, session uuid.UUID) ([]replay.W
 	return out, err
 }
 
-// recollect tells a recording of a session's run what was said and done in its context.
+// recollect gives a recording of a session's run the messages and results of its context.
 func recollect(ctx context.Context, st store.Backend, rec *replay.Recording, in agent.RunInputs) error {
 	said, err := spoken(ctx, st, in)
 	if err != nil {

@@ -56,8 +56,8 @@ func (s *APIs) signsIn(name string) (API, openapi.Auth, error) {
 }
 
 // LogIn has a person sign in, by the authorization code flow with PKCE (RFC 6749 and 7636), and keeps
-// what that gives among the secrets. The request for the token is a recorded run that may reach
-// nothing but the token server; the record has neither code nor tokens.
+// the tokens among the secrets. The request for the token is a recorded run that may reach nothing
+// but the token server; the record has neither code nor tokens.
 func (s *APIs) LogIn(ctx context.Context, name string, q LogIn) error {
 	one, auth, err := s.signsIn(name)
 	if err != nil {
@@ -119,7 +119,8 @@ func (s *APIs) exchange(ctx context.Context, one API, t *tokenRequest) (openapi.
 	return t.got, errors.Join(o.Err, err)
 }
 
-// keepLogin keeps what a sign-in gave, if the document is still the one that it was for.
+// keepLogin stores the tokens of a sign-in, if the document has not changed since the sign-in
+// began.
 func (s *APIs) keepLogin(one API, auth openapi.Auth, got openapi.Granted) error {
 	text, err := got.Text()
 	if err != nil {
@@ -196,7 +197,7 @@ func (*tokenRequest) Spec() *tool.Spec {
 	}
 }
 
-// Prepare implements permit.Tool. What it gives for a recorded run cannot run: it has no code.
+// Prepare implements permit.Tool. The result for a recorded run cannot run: it has no code.
 func (t *tokenRequest) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
 	url, _ := args["url"].(string)
 	to, err := target.Parse("POST", url)

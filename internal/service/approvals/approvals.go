@@ -39,7 +39,7 @@ type Approvals struct {
 	Policies *policies.Policies
 	// Ending ends when this process is about to end: no call waits for an answer then. Nil: never.
 	Ending context.Context
-	// Role is the role that a person whom an identity provider knows has now: an error if none.
+	// Role returns the present role of a person known to an identity provider: an error if none.
 	Role func(p *ledger.Person) (settings.Role, error)
 }
 
@@ -97,7 +97,7 @@ func (d *Desk) Propose(ctx context.Context, q runner.Question) (runner.Proposal,
 	return d.over(st).Propose(ctx, q)
 }
 
-// over is the desk over a store, without a person who is here.
+// over is the desk over a store, without a person at the terminal.
 func (d *Desk) over(st store.Backend) *approval.Desk {
 	asker := func(ctx context.Context, root uuid.UUID) (person, role string, err error) {
 		who, person, err := personOf(ctx, st, root)
@@ -152,7 +152,7 @@ func (s *Approvals) past(ctx context.Context, run *runner.Run) ([]approval.Past,
 	return out, nil
 }
 
-// pastCall tells what a recorded call was; one of a tool that is gone has no Spec.
+// pastCall describes a recorded call; a call of a tool that is gone has no Spec.
 func (s *Approvals) pastCall(ctx context.Context, st store.Store, env tool.Env, c ledger.Call) (approval.Past, error) {
 	e, err := s.Tools.Still().Lookup(c.Tool)
 	if err != nil {
@@ -206,8 +206,8 @@ func asShown(clock store.Clock, q store.Approval) store.Approval {
 	return q
 }
 
-// digestOf is the digest of everything that a question asks: the call with all that it is
-// bound to, who must answer, and the text for people.
+// digestOf is the digest of everything in a question: the call with its binding, the approvers that
+// it needs, and the text for people.
 func digestOf(q store.Approval) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte("remit question 1"), q.ID[:], q.Binding[:], []byte(q.Holder), []byte(strconv.Itoa(q.Needs)), []byte(strconv.FormatBool(q.Admin)), q.Body} {
@@ -221,7 +221,7 @@ func digestOf(q store.Approval) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Find finds one by its ID or the beginning of it, and what it says.
+// Find finds a question by its ID or the beginning of it, with its text.
 func (s *Approvals) Find(ctx context.Context, id string) (store.Approval, approval.Body, error) {
 	_, st, err := s.Grants.Open(ctx)
 	if err != nil {
@@ -238,7 +238,7 @@ func (s *Approvals) Find(ctx context.Context, id string) (store.Approval, approv
 	return q, b, err
 }
 
-// BodyOf reads what a question says; an erased one says nothing.
+// BodyOf reads the text of a question; an erased question has an empty one.
 func BodyOf(q store.Approval) (approval.Body, error) {
 	var b approval.Body
 	if len(q.Body) == 0 {

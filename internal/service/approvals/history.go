@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// The bounds of what is looked at for the history of one question.
+// The bounds of the search for the history of one question.
 const (
 	historyAge       = 90 * 24 * time.Hour
 	historyQuestions = 500
@@ -27,7 +27,7 @@ type everything struct{}
 func (everything) SeesQuestion(context.Context, store.Approval) (bool, error) { return true, nil }
 func (everything) SeesRun(context.Context, string) (bool, error)              { return true, nil }
 
-// History tells what the record says about questions and calls like a question's. It looks at
+// History returns the record's evidence about questions and calls like a question's. It looks at
 // the newest records before the question, within bounds.
 func (s *Approvals) History(ctx context.Context, id string, v approval.Viewer) (approval.History, error) {
 	q, b, err := s.Find(ctx, id)

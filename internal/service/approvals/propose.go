@@ -83,7 +83,7 @@ func policyOf(q runner.Question, r policy.Refusal) (*policy.Policy, error) {
 	return nil, notProposed(r, "the policy that denies it is not one of the run's grant")
 }
 
-// narrowest gives the entries that allow what was refused and nothing else.
+// narrowest returns the entries that allow exactly the refused action.
 func (s *Approvals) narrowest(q runner.Question, r policy.Refusal) ([]learn.Line, string) {
 	u := learn.Use{Tool: q.Spec.ID, Args: q.Call.Args}
 	if u.Args == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
-// personOf is the person to whom the root of a grant was issued, and the person's name in
-// records; nil where no identity provider knows one.
+// personOf is the person that holds the root of a grant, and the person's name in records; nil if
+// no identity provider knows one.
 func personOf(ctx context.Context, st store.Grants, id uuid.UUID) (who *ledger.Person, holder string, err error) {
 	for id != uuid.Nil {
 		g, err := st.Grant(ctx, id.String())

@@ -36,15 +36,15 @@ const (
 	homeFolder  = "home/"
 )
 
-// maxNote and maxKeys bound what is read into memory, in bytes.
+// maxNote and maxKeys bound the data read into memory, in bytes.
 const (
 	maxNote = 64 << 20
 	maxKeys = 16 << 20
 )
 
-// leftOut are the names in $REMIT_HOME that a backup does not have: the ledger and its keys,
-// which it has in another form; what belongs to processes of this machine; what is made again;
-// and layers of held runs, which only the kernel that made them can read.
+// leftOut are the names in $REMIT_HOME that a backup does not have: the ledger and its keys, which
+// it has in another form; files of this machine's processes; files that are made again; and layers
+// of held runs, which only the kernel that made them can read.
 var leftOut = map[string]bool{
 	sqlite.File: true, sqlite.File + "-wal": true, sqlite.File + "-shm": true, tables.KeyFolder: true, tables.VerifiedFile: true, witnesses.SeenFile: true,
 	"owners": true, "logs": true, "cache": true, "surveys": true, "responses": true, "chat_history": true, "ui": true,
@@ -247,7 +247,7 @@ func (a *archiver) addOpen(name string, f *os.File) error {
 	return nil
 }
 
-// unpacked is what was read of an archive.
+// unpacked holds the contents read from an archive.
 type unpacked struct {
 	sums digests
 	keys []byte // encrypted; nil: it has none

@@ -1,10 +1,10 @@
 // Package backups writes backups of $REMIT_HOME with its ledger, and restores them. Start at
 // [Backups.Write] and [Backups.Restore].
 //
-// A backup is a tar archive: keys.age, only if asked for; remit.db, the ledger as a SQLite
-// file, wherever it is kept; the other files of $REMIT_HOME below home/; and last backup.note,
-// which the ledger's key signed. The note has the SHA-256 of everything before it. Tar shows
-// what is inside, and nothing in it is newer than the note.
+// A backup is a tar archive: keys.age, only if asked for; remit.db, the ledger as a SQLite file,
+// wherever it is kept; the other files of $REMIT_HOME below home/; and last backup.note, which the
+// ledger's key signed. The note has the SHA-256 of everything before it. Tar shows the contents,
+// and nothing in it is newer than the note.
 package backups
 
 import (
@@ -54,8 +54,8 @@ const (
 )
 
 // Write writes a backup to a new file, or to a new file of a folder. recipients are the age
-// recipients who may decrypt the keys, one a line; "": the backup has no keys. The ledger's
-// copy is verified before the backup gets its name.
+// recipients that can decrypt the keys, one a line; "": the backup has no keys. The ledger's copy
+// is verified before the backup gets its name.
 func (b *Backups) Write(ctx context.Context, to, recipients string) (out Contents, err error) {
 	folder, name := filepath.Split(to)
 	if st, err := os.Stat(to); err == nil && st.IsDir() {
@@ -204,7 +204,7 @@ func openNote(signed []byte, keys *tables.Keys, read digests) (c Contents, err e
 		return c, fault.Wrap(fault.VerifyFailed, err, "the backup is not of the ledger %s", keys.Origin()).
 			WithHint("give the keys of the ledger that it was made of")
 	}
-	damaged := fault.New(fault.VerifyFailed, "the backup was altered: its files are not those that were signed")
+	damaged := fault.New(fault.VerifyFailed, "the backup was altered: its files differ from the signed ones")
 	lines := strings.Split(strings.TrimSuffix(strings.TrimPrefix(n.Text, noteHead), "\n"), "\n")
 	if !strings.HasPrefix(n.Text, noteHead) || len(lines) < 4 || lines[0] != keys.Origin() || len(lines)-4 != len(read) {
 		return c, damaged

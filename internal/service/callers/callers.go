@@ -109,8 +109,8 @@ func Open(ctx context.Context, h *home.Home, p *policies.Policies, gs *grants.Gr
 	return &Gate{Now: time.Now, home: h, policies: p, grants: gs, workspace: workspace, auth: auth, store: st, entered: memo.New[*entered](maxEntered), lineages: memo.New[[]string](maxLineages)}, err
 }
 
-// Enter verifies what a request presents, and that its grant can be used now. It is fast for
-// a token that was verified before. A proof counts once.
+// Enter verifies the credential of a request, and that its grant can be used now. It is fast for a
+// token that was verified before. A proof counts once.
 func (g *Gate) Enter(ctx context.Context, c Credential) (*Caller, error) {
 	var e *entered
 	err := store.Patiently(ctx, store.Patience, store.PatientEvery, func() (err error) {
@@ -126,8 +126,8 @@ func (g *Gate) Enter(ctx context.Context, c Credential) (*Caller, error) {
 	return &e.caller, nil
 }
 
-// Check gives a caller who has entered as it is now, or an error if it would not be let in any
-// more: what it presented has expired, or its grant cannot be used.
+// Check returns the present state of an admitted caller, or an error if the caller would be
+// refused now: the credential has expired, or its grant cannot be used.
 func (g *Gate) Check(ctx context.Context, c *Caller) (*Caller, error) {
 	if !c.Until.IsZero() && !g.Now().Before(c.Until) {
 		return nil, fault.New(fault.GrantExpired, "the token expired at %s", c.Until.UTC().Format(time.RFC3339)).WithHint("get a new one from its issuer")
@@ -267,9 +267,9 @@ func (g *Gate) describe(ctx context.Context, c *Caller) error {
 	return err
 }
 
-// tell records that a token of this ledger was refused, and not more often than makes
-// sense. A token that anybody could have made is not recorded at all: whoever has no
-// grant cannot write to the ledger. The log tells of both.
+// tell records that a token of this ledger was refused, and not more often than makes sense. A
+// token that anybody could have made is not recorded at all: a caller without a grant cannot write
+// to the ledger. The log tells of both.
 func (g *Gate) tell(ctx context.Context, text string, why error) error {
 	if errors.Is(why, fault.StoreFailed) {
 		return why // the token was not judged
@@ -369,7 +369,7 @@ func (g *Gate) OfRun(ctx context.Context, id string) ([]string, error) {
 	return nodes, nil
 }
 
-// withPerson puts the person to whom the first of the grants was issued before them.
+// withPerson puts the holder of the first of the grants before them, if that is a person.
 func (g *Gate) withPerson(ctx context.Context, nodes []string) ([]string, error) {
 	if len(nodes) == 0 {
 		return nodes, nil

@@ -166,7 +166,7 @@ func each(calls []HeldCall, of func(*HeldCall) bool, do func(*HeldCall)) {
 	}
 }
 
-// attempts adds what one run did with the held calls.
+// attempts adds the results of one run that carried out the held calls.
 func attempts(ctx context.Context, st store.Store, run ledger.Run, id string, calls []HeldCall) error {
 	by, err := st.Run(ctx, id)
 	if errors.Is(err, fault.RunUnknown) {
@@ -207,7 +207,7 @@ func attempts(ctx context.Context, st store.Store, run ledger.Run, id string, ca
 	return nil
 }
 
-// stateOf is the state of a held call after an attempt. What was begun is never begun again
+// stateOf is the state of a held call after an attempt. A call that was begun is never begun again
 // by itself.
 func stateOf(c ledger.Call) CallState {
 	switch {
@@ -221,7 +221,7 @@ func stateOf(c ledger.Call) CallState {
 	return CallFailed
 }
 
-// Decision is what a person says about the held calls of a run.
+// Decision is a person's decision about the held calls of a run.
 type Decision struct {
 	Again []int        // calls to repeat, although an earlier attempt may have had its effect
 	Skip  []int        // calls to leave out

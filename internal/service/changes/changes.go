@@ -1,5 +1,5 @@
-// Package changes keeps what runs write: held changesets that a person reviews, applies or
-// discards, and the log that undoes what was written. Start at [Changes.Begin].
+// Package changes keeps the writes of runs: held changesets that a person reviews, applies or
+// discards, and the log that undoes writes. Start at [Changes.Begin].
 package changes
 
 import (
@@ -152,7 +152,7 @@ func recordPart(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.E
 	return err
 }
 
-// Drop throws away what was prepared for a run that did not begin.
+// Drop deletes everything prepared for a run that did not begin.
 func (w *Writes) Drop() error {
 	if w == nil || w.set == nil {
 		return nil
@@ -282,9 +282,9 @@ func (c *Changeset) tell(ctx context.Context, ev ledger.Event, what any) error {
 // by is who decides, for the record; "": the operator of $REMIT_HOME.
 func (s *Changes) by(who string) string { return cmp.Or(who, "user:"+s.Home.User) }
 
-// Apply carries a run's changes over into its workspace: those at or
-// beneath the paths, relative to the workspace, or all. Without paths it then carries out the
-// held calls in order, until one does not complete. It gives what it did.
+// Apply carries a run's changes over into its workspace: those at or beneath the paths, relative to
+// the workspace, or all. Without paths it then carries out the held calls in order, until one does
+// not complete. It returns the changeset with the results.
 func (s *Changes) Apply(ctx context.Context, who, id string, d Decision, paths ...string) (Changeset, error) {
 	c, err := s.changeset(ctx, id)
 	if err != nil {

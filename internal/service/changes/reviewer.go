@@ -6,7 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Reviewer shows and decides changesets for people who are not the operator of $REMIT_HOME.
+// Reviewer shows and decides changesets for people other than the operator of $REMIT_HOME.
 type Reviewer struct{ *Changes }
 
 // Changesets lists the changesets, the one of the newest run first.
@@ -33,7 +33,7 @@ func (r Reviewer) Apply(ctx context.Context, who, run, digest string, d Decision
 			return now, err
 		}
 		if is, err := now.Digest(); err != nil || is != digest {
-			return now, fault.New(fault.Conflict, "the changes of run %s are not those that were shown; nothing was applied", run).WithHint("read the changes again")
+			return now, fault.New(fault.Conflict, "the changes of run %s differ from the ones shown; nothing was applied", run).WithHint("read the changes again")
 		}
 	}
 	c, err := r.Changes.Apply(ctx, who, run, d, paths...)

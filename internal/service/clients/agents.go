@@ -18,8 +18,8 @@ const (
 	Managed Scope = "managed" // everybody on this machine; needs root
 )
 
-// agent is what is known of one agent's configuration. docs/agents-you-have.md has the
-// sources; what an agent cannot guarantee was seen by running it.
+// agent describes one agent's configuration. docs/agents-you-have.md has the sources; the limits of
+// an agent's guarantees were seen by running it.
 type agent struct {
 	name, title string
 	programs    []string         // their names on the PATH
@@ -35,7 +35,7 @@ type agent struct {
 	reads []string
 	// limits are what the hook cannot guarantee, for people.
 	limits []string
-	// next is what a person must still do after the installation; "": nothing.
+	// next is the person's next step after the installation; "": none.
 	next string
 }
 
@@ -186,8 +186,8 @@ func cursorEdits(_ Scope, command string) []Edit {
 	return out
 }
 
-// claudeNative are the tools of Claude Code itself, current and former. With --mcp-only all
-// are denied, and what MCP servers offer is left.
+// claudeNative are the tools of Claude Code itself, current and former. With --mcp-only all are
+// denied, so that only the tools of MCP servers remain.
 var claudeNative = []string{
 	"Agent", "Bash", "BashOutput", "Brief", "Config", "CronCreate", "CronDelete", "CronList", "Edit", "EnterWorktree", "ExitWorktree", "Glob", "Grep",
 	"KillBash", "KillShell", "LS", "LSP", "Monitor", "MultiEdit", "NotebookEdit", "NotebookRead", "PowerShell", "PushNotification", "REPL", "Read",

@@ -1,7 +1,6 @@
-// Package clients installs Remit's hook in the configuration of other agents, shows whether it
-// is still there, removes it again, and proves with a canary that it decides. It knows the
-// files of the agents; what their events mean is known to doors/hook. Start at
-// [Clients.Install].
+// Package clients installs Remit's hook in the configuration of other agents, shows whether it is
+// still there, removes it again, and proves with a canary that it decides. It knows the files of
+// the agents; package doors/hook knows the meaning of their events. Start at [Clients.Install].
 package clients
 
 import (
@@ -54,7 +53,7 @@ type Request struct {
 	MCPOnly bool   // in place of the hook: deny the agent's own tools
 }
 
-// Installed is what was written for one agent.
+// Installed records the entries written for one agent.
 type Installed struct {
 	Agent   string   `json:"agent"`
 	Scope   Scope    `json:"scope"`
@@ -81,8 +80,8 @@ func (s *Clients) installed() home.Collection[Installed] {
 	}
 }
 
-// Install writes the hook into the configuration of an agent, or what MCPOnly asks for. What
-// was installed there before is replaced. It reports whether the file changed.
+// Install writes the hook into the configuration of an agent, or the settings for MCPOnly. An
+// earlier installation there is replaced. It reports whether the file changed.
 func (s *Clients) Install(q Request) (Installed, bool, error) {
 	a, err := find(q.Agent)
 	if err != nil {
@@ -295,8 +294,8 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// without gives a configuration as it would be if nothing had been installed; nil: no file.
-// Where the file is as it was written, that is what was before, to the byte.
+// without gives a configuration as it would be if nothing had been installed; nil: no file. Where
+// the file is unchanged since, the result is the former file, to the byte.
 func (i Installed) without(now []byte) ([]byte, error) {
 	if now == nil {
 		return nil, nil
@@ -347,8 +346,8 @@ func (s *Clients) guard(a agent, out Installed) error {
 	return nil
 }
 
-// Remove takes back what was installed for an agent in a scope. It reports the file, and
-// whether there was something to remove.
+// Remove removes the installed entries of an agent in a scope. It reports the file, and whether
+// there was something to remove.
 func (s *Clients) Remove(name string, scope Scope, folder string) (file string, was bool, err error) {
 	a, err := find(name)
 	if err != nil {

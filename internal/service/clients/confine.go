@@ -64,8 +64,8 @@ func origin(text string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// findProgram adds what the agent's program needs that is not part of the system. Its own PATH
-// tells a person where programs are; a folder of the workspace never counts.
+// findProgram adds the files that the agent's program needs outside the system's folders. Its own
+// PATH tells a person where programs are; a folder of the workspace never counts.
 func (s *Clients) findProgram(add *profile.Additions, program, workspace string) {
 	inside := func(p string) bool { return p == workspace || strings.HasPrefix(p, workspace+"/") }
 	if strings.Contains(program, "/") {
@@ -166,8 +166,7 @@ func (s *Clients) GuardFolders(c Confined, project string) error {
 // logins are those of the links that lead to a login.
 var logins = []string{".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".local/share/opencode/auth.json"}
 
-// link makes a symbolic link in root, in the place of what is there; with keep a regular file
-// stays.
+// link makes a symbolic link in root, in place of a file there; with keep a regular file stays.
 func link(root *os.Root, name, target string, keep bool) error {
 	st, err := root.Lstat(name)
 	switch {

@@ -34,7 +34,7 @@ func has(d document, e Edit) bool {
 	return slices.ContainsFunc(list, func(v any) bool { return reflect.DeepEqual(v, e.Value) })
 }
 
-// indent is one step of indentation in what is added.
+// indent is one step of indentation in added text.
 const indent = "  "
 
 // document is a configuration file that can be edited.

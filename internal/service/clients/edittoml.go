@@ -14,8 +14,8 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// tomlDocument is a configuration in TOML. It is changed by whole lines, so that everything
-// else stays as its owner wrote it. A change that does anything beside what it should is refused.
+// tomlDocument is a configuration in TOML. It is changed by whole lines, so that everything else
+// stays as its owner wrote it. A change with any other effect than the intended one is refused.
 type tomlDocument struct {
 	text []byte
 	tree map[string]any

@@ -18,7 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// GatewayName is what Remit's own MCP server is called in the agents' configurations.
+// GatewayName is the name of Remit's own MCP server in the agents' configurations.
 const GatewayName = "remit"
 
 // Moved is a file of an agent in which MCP servers were replaced by Remit's gateway.
@@ -304,8 +304,8 @@ func withBlock(src []byte, block string) []byte {
 	return append(out, block...)
 }
 
-// without gives a configuration with its servers again, and without the gateway. Where the file is as it
-// was written, that is what was before, to the byte.
+// without gives a configuration with its servers again, and without the gateway. Where the file is
+// unchanged since, the result is the former file, to the byte.
 func (m Moved) without(now []byte) ([]byte, error) {
 	if now == nil || digest(now) == m.After {
 		return []byte(m.Before), nil

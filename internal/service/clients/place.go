@@ -42,7 +42,7 @@ func (p place) fail(err error) error {
 	return fault.Wrap(fault.Usage, err, "%s cannot be used: %v", p.file(), wholefile.Cause(err))
 }
 
-// check refuses a symbolic link and what is not a regular file. It reports the file's
+// check refuses a symbolic link and anything else but a regular file. It reports the file's
 // permissions; there is false for a missing file.
 func (p place) check(root *os.Root) (mode fs.FileMode, there bool, err error) {
 	for _, dir := range p.dirs() {
@@ -107,8 +107,8 @@ func orNil(err error, p place) error {
 	return p.fail(err)
 }
 
-// write puts content in the place of the file, whole, if the file still is what was read
-// before (nil: missing). A new file gets the mode fresh. It returns the folders that it made.
+// write puts content in the place of the file, whole, if the file still has the content read before
+// (nil: missing). A new file gets the mode fresh. It returns the folders that it made.
 func (p place) write(before, content []byte, fresh fs.FileMode) (made []string, err error) {
 	now, err := p.read()
 	if err != nil {
@@ -184,7 +184,7 @@ func (p place) replace(root *os.Root, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// removeFile removes the file and those of the folders that are empty.
+// removeFile removes the file and the empty ones of the folders.
 func (p place) removeFile(made []string) error {
 	root, err := os.OpenRoot(p.root)
 	if err != nil {

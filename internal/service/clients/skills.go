@@ -20,15 +20,15 @@ const (
 	maxSkillFile      = 1 << 20 // bytes
 )
 
-// Skill is what Claude Code does by itself when it starts a skill or slash command, without its hook.
+// Skill is an action of Claude Code itself when it starts a skill or slash command, without its hook.
 type Skill struct {
 	Reads   []string // files that the skill's text mentions with @, whose content goes to the model
 	Refusal string   // why the skill cannot be judged; "": it can
 }
 
-// ProjectSkill finds what starting a skill does. It looks at the skills and commands of the
-// project around dir: in its folders and those above, but not in the person's home folder,
-// whose skills are the person's own.
+// ProjectSkill finds the effects of starting a skill. It looks at the skills and commands of the
+// project around dir: in its folders and those above, but not in the person's home folder, whose
+// skills are the person's own.
 func ProjectSkill(dir, home, name string) (Skill, error) {
 	var out Skill
 	dir, err := filepath.EvalSymlinks(dir)
@@ -219,7 +219,7 @@ func (s *skillSearch) take(at string) error {
 	return nil
 }
 
-// list lists a folder, and counts what was listed.
+// list lists a folder, and counts the entries.
 func list(dir string, seen *int, limit int) ([]os.DirEntry, error) {
 	f, err := os.Open(dir)
 	if os.IsPermission(err) || os.IsNotExist(err) {

@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// State is what is known of one installation now.
+// State is the known state of one installation.
 type State struct {
 	Installed
 	Title    string

@@ -44,8 +44,8 @@ type service struct {
 	Lasting bool   `json:"lasting"` // browsers stay signed in to it
 }
 
-// Announce writes down where this service serves the web UI, until withdraw is called, which
-// also signs its browsers out, unless they stay signed in. Those of a service that ended without that are signed out now.
+// Announce writes down where this service serves the web UI, until withdraw is called, which also signs its browsers
+// out, unless they stay signed in. Browsers of a service that ended without withdraw are signed out now.
 func (d *Devices) Announce(ctx context.Context, page, address string) (withdraw func(), err error) {
 	var old service
 	if err := d.Home.Read(serviceFile, &old); err == nil && old.Host != "" && !old.Lasting && old.check(ctx) != nil {

@@ -20,7 +20,7 @@ type Erasures struct {
 	Changes *changes.Changes
 }
 
-// Request chooses what is erased. Exactly one field is set, except DryRun.
+// Request chooses the payloads to erase. Exactly one field is set, except DryRun.
 type Request struct {
 	Run     string    // ID of a run that has ended
 	Session string    // ID of a deleted session, which is erased with its runs
@@ -84,7 +84,7 @@ func (s *Erasures) choose(ctx context.Context, st store.Backend, q Request) ([]s
 	return nil, fault.New(fault.Usage, "nothing was chosen")
 }
 
-// expired is what the retention of the settings does not keep.
+// expired returns the payloads past the retention of the settings.
 func (s *Erasures) expired(now time.Time) (out []store.Erasure) {
 	keep := s.Home.Settings.Retention
 	add := func(days int, e store.Erasure, what string) {
@@ -122,10 +122,10 @@ func add(to *store.Erased, e store.Erased) {
 	to.RunIDs = append(to.RunIDs, e.RunIDs...)
 }
 
-// retainEvery is how often a service looks for what is not kept any more.
+// retainEvery is how often a service looks for payloads past their retention.
 const retainEvery = 6 * time.Hour
 
-// Retain carries out the retention of the settings until ctx ends. What fails is in the log.
+// Retain carries out the retention of the settings until ctx ends. Failures are in the log.
 func (s *Erasures) Retain(ctx context.Context) {
 	if keep := s.Home.Settings.Retention; keep.RunDays == 0 && keep.SessionDays == 0 {
 		return

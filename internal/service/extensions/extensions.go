@@ -185,7 +185,7 @@ func (x *Extensions) loadExtension(e Extension) (*extension.Package, error) {
 	}
 	p.Name(x.taken)
 	if p.Digest.String() != e.Digest {
-		return nil, fault.New(fault.ExtensionChecksum, "the files of the extension %s are not those that were installed", e.ID).
+		return nil, fault.New(fault.ExtensionChecksum, "the files of the extension %s differ from the installed ones", e.ID).
 			WithHint("look at what changed in %s, or install it again", root)
 	}
 	return p, nil
@@ -274,8 +274,8 @@ func (x *Extensions) refreshExtensions() error {
 	return nil
 }
 
-// known gives what the router needs of an extension. If the extension cannot be used, these
-// are the names of its commands and the reason.
+// known returns the description of an extension for the router. If the extension cannot be used,
+// these are the names of its commands and the reason.
 func (x *Extensions) known(e Extension, bounds map[string]Bounds) chat.Extension {
 	out := chat.Extension{ID: e.ID, Name: e.Name}
 	if e.Enabled {
@@ -326,7 +326,7 @@ func (x *Extensions) syncCatalog(list []Extension) error {
 	return nil
 }
 
-// Bounds are the policies that bound what an extension's commands do.
+// Bounds are the policies that bound the actions of an extension's commands.
 type Bounds struct {
 	Calls    *policy.Policy
 	Analyses *policy.Policy // analyses of the last response, which are calls of Remit's own

@@ -36,9 +36,9 @@ func readExtensionSource(path string) (files []extension.File, archive []byte, e
 	return files, archive, err
 }
 
-// readExtensionFolder reads a folder's files, but for what is in the one named
-// besides. What no extension has is an error that names it. Nothing is followed out
-// of the folder.
+// readExtensionFolder reads a folder's files, except the contents of the folder named besides. A
+// kind of file that no extension has is an error that names it. Nothing is followed out of the
+// folder.
 func readExtensionFolder(folder, besides string) ([]extension.File, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -104,9 +104,9 @@ func readExtensionFile(root *os.Root, name string, entries *extension.Entries) (
 	return extension.File{Name: name, Data: data}, nil
 }
 
-// stageExtension writes an extension's files, and its empty work folder, to a new
-// folder beside Remit's home: nothing confined ever sees what is in that, and a
-// plan that runs at installation works here. It has no links in its path.
+// stageExtension writes an extension's files, and its empty work folder, to a new folder beside
+// Remit's home: no confined process ever sees the contents of the home, and a plan that runs at
+// installation works here. It has no links in its path.
 func (x *Extensions) stageExtension(p *extension.Package) (dir string, err error) {
 	beside := x.stageFolder()
 	if err = os.MkdirAll(beside, 0o700); err == nil {
@@ -150,12 +150,11 @@ func writeStaged(file string, f extension.File) error {
 	return errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 }
 
-// oldPrefix is what the folder of an extension is called while another takes its
-// place.
+// oldPrefix begins the name of an extension's folder while another takes its place.
 const oldPrefix = ".old-"
 
-// swapExtension puts a staged extension in its place. In an update what was in the
-// work folder stays, but for what the new one's plan put there.
+// swapExtension puts a staged extension in its place. In an update the contents of the work folder
+// stay, except for files that the new one's plan put there.
 func (x *Extensions) swapExtension(id, staged string, update bool) error {
 	root := x.extensionRoot(id)
 	old := filepath.Join(filepath.Dir(root), oldPrefix+id)
@@ -180,7 +179,7 @@ func (x *Extensions) swapExtension(id, staged string, update bool) error {
 	return nil
 }
 
-// keepWork moves what is in a work folder to another, where nothing of the name is.
+// keepWork moves the contents of a work folder to another, where the name is free.
 func keepWork(from, to string) error {
 	f, err := os.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {

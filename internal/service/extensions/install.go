@@ -29,8 +29,8 @@ type Installation struct {
 	Update bool   // of one that is installed
 	SHA256 string // what the archive must be, in hexadecimal; "": anything
 	Signer string // who must have signed it, as manifests have it; "": anybody, or nobody
-	// Confirm is shown what the extension wants and will be able to do, and says
-	// whether it is to be installed. It is required.
+	// Confirm is given the extension's requests and its later abilities, and decides whether it is
+	// installed. It is required.
 	Confirm func(Offer) (bool, error)
 }
 
@@ -84,8 +84,7 @@ func (x *Extensions) Install(ctx context.Context, q Installation) (Installed, er
 	return x.install(ctx, q, p, e, o.Was)
 }
 
-// readExtension reads what is to be installed, and checks that it is what was asked
-// for.
+// readExtension reads the extension to be installed, and checks that it is the requested one.
 func readExtension(q Installation) (*extension.Package, error) {
 	files, archive, err := readExtensionSource(q.Path)
 	if err != nil {
@@ -97,7 +96,7 @@ func readExtension(q Installation) (*extension.Package, error) {
 		case archive == nil:
 			return nil, fault.New(fault.Usage, "a folder has no checksum: --sha256 is for archives")
 		case got != strings.ToLower(q.SHA256):
-			return nil, fault.New(fault.ExtensionChecksum, "the archive's SHA-256 is %s, and not what was asked for", got)
+			return nil, fault.New(fault.ExtensionChecksum, "the archive's SHA-256 is %s, not the requested one", got)
 		}
 	}
 	p, err := extension.Read(q.Path, files)
@@ -151,7 +150,7 @@ func (o *Offer) replaces(was Extension) {
 	}
 }
 
-// install does what was agreed to.
+// install installs as agreed.
 func (x *Extensions) install(ctx context.Context, q Installation, p *extension.Package, e Extension, was *Extension) (Installed, error) {
 	out := Installed{Extension: e}
 	staged, err := x.stageExtension(p)

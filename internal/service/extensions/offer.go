@@ -37,7 +37,7 @@ type Offer struct {
 	Warnings      []string `json:"warnings,omitempty"`
 }
 
-// ExtensionPermission is a permission, and what it means.
+// ExtensionPermission is a permission, and its meaning.
 type ExtensionPermission struct {
 	Name  extension.Permission `json:"name"`
 	Means string               `json:"means"`
@@ -214,8 +214,8 @@ func listing(p *extension.Package) Extension {
 	return e
 }
 
-// conflicts says what of an extension is taken: its name, or that of a command. The
-// one that it takes the place of does not count.
+// conflicts reports a name of an extension that is taken: its own, or that of a command. The one
+// that it takes the place of does not count.
 func conflicts(e Extension, list []Extension) error {
 	for _, other := range list {
 		id := other.ID

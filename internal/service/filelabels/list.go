@@ -31,7 +31,7 @@ type Item struct {
 	key ledger.LabelKey
 }
 
-// Query chooses what is listed.
+// Query chooses the listed files.
 type Query struct {
 	Label    string // "": any
 	Below    string // an absolute path: it, and what is in it; "": any
@@ -126,7 +126,7 @@ func Clear(ctx context.Context, st store.Backend, path, by string) (int, error) 
 		}
 	}
 	if len(changes) == 0 {
-		return 0, fault.New(fault.NotFound, "no labels are recorded for %q", path).ForOperator("remit labels lists the files that have some; those of a pattern are the policy's")
+		return 0, fault.New(fault.NotFound, "no labels are recorded for %q", path).ForOperator("remit labels lists the labelled files; labels of a pattern are the policy's")
 	}
 	doc, err := json.Marshal(ledger.FileLabels{Changes: changes})
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 	adminNote  = "admin of remit serve"
 )
 
-// servePolicy is the admin's where no other is chosen: agents can be made, talk and
-// use what their sessions have of their own; nothing of this machine is open.
+// servePolicy is the admin's where no other is chosen: agents can be made, talk and use the things
+// that their sessions own; nothing of this machine is open.
 const servePolicy = `version: 1
 name: remit-serve
 api: {allow: ["*"]}
@@ -206,9 +206,8 @@ func (s *Grants) keptAdmin(ctx context.Context, q AdminTerms, file string) (Toke
 	return kept, nil
 }
 
-// adminPolicy chooses the policy of the admin's grant. A policy that says nothing of
-// the API bounds calls and not what the operator asks the service for: it is given
-// the section.
+// adminPolicy chooses the policy of the admin's grant. A policy without an api section bounds calls
+// but not the operator's requests to the service: it is given the section.
 func (s *Grants) adminPolicy(q AdminTerms) (p *policy.Policy, hint policies.Hint, why string, err error) {
 	p, hint, err = s.policies.Root(q.Policy, q.Workspace)
 	if err != nil {

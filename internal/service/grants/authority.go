@@ -37,7 +37,7 @@ type Authority struct {
 	budgets *budget.Manager
 }
 
-// Close returns what was leased of budgets, and stops looking for changes of grants.
+// Close returns the leased parts of budgets, and stops looking for changes of grants.
 func (a *Authority) Close() error { return errors.Join(a.budgets.Close(), a.Authority.Close()) }
 
 // Reserve implements runner.Authority.
@@ -118,8 +118,7 @@ func (s *Grants) Authentic(text string) (token.Claims, error) {
 	return v.Authentic(text, time.Now())
 }
 
-// present verifies a token for use in a workspace. What is wrong with it is
-// recorded as a violation.
+// present verifies a token for use in a workspace. A fault in it is recorded as a violation.
 func (s *Grants) present(ctx context.Context, st store.Backend, p Presented, workspace string) (token.Claims, error) {
 	c, err := s.Verify(ctx, st, p, workspace)
 	if err != nil {
@@ -171,8 +170,8 @@ func (s *Grants) Refused(ctx context.Context, st store.Backend, why error) error
 	return errors.Join(err, lerr)
 }
 
-// Under gives the grant of a run under a token: what the token says, bounded
-// further by the person's own outer bound and by whatever narrows it here.
+// Under gives the grant of a run under a token: the token's authority, bounded further by the
+// person's own outer bound and by all local narrowing.
 func (s *Grants) Under(ctx context.Context, p Presented, workspace string, narrower ...*policy.Policy) (grant.Grant, []ledger.PolicySource, *Authority, error) {
 	none := func(err error) (grant.Grant, []ledger.PolicySource, *Authority, error) {
 		return grant.Grant{}, nil, nil, err

@@ -25,7 +25,7 @@ type Described struct {
 	Person    *Person      `json:"person,omitempty" doc:"Whom the grant was issued to, as an identity provider says; missing: the operator issued it"`
 }
 
-// Person is somebody whom an identity provider has identified.
+// Person is a user identified by an identity provider.
 type Person struct {
 	Issuer  string `json:"issuer" example:"https://login.example.com"`
 	Subject string `json:"subject" example:"248289761001"`

@@ -76,7 +76,7 @@ func ReadToken(text string) (string, error) {
 // defaultLife is how long a grant lasts where nothing else is said.
 const defaultLife = 24 * time.Hour
 
-// Terms is what a grant is issued, narrowed or handed on with.
+// Terms are the terms with which a grant is issued, narrowed or handed on.
 type Terms struct {
 	Policies  []string // files
 	Read      []string // not nil: of files these alone may be read; paths as the workspace has them
@@ -97,7 +97,7 @@ type Terms struct {
 	Person    *ledger.Person   // of a root grant: who the holder is, as an identity provider says; nil: the operator's word
 }
 
-// Token is a grant as text, and what it says.
+// Token is a grant as text, and its contents.
 type Token struct {
 	Text   string
 	Claims *token.Content
@@ -225,8 +225,7 @@ func (s *Grants) block(t Terms, ps []*policy.Policy) (token.Block, error) {
 	return b, nil
 }
 
-// theseFiles is a policy that leaves of all files those that are named, and says
-// nothing else.
+// theseFiles is a policy that allows, of all files, only the named ones, and decides nothing else.
 func theseFiles(read, write []string) (*policy.Policy, error) {
 	list := func(names []string) string {
 		out := make([]string, len(names))
@@ -281,8 +280,8 @@ func (s *Grants) Narrow(text string, t Terms) (Token, error) {
 	return Token{text, c, idle}, err
 }
 
-// NarrowKept is NarrowGrant, and records what came of it, so that it can be found and
-// revoked before it is ever used.
+// NarrowKept is NarrowGrant, and records the new grant, so that it can be found and revoked before
+// it is ever used.
 func (s *Grants) NarrowKept(ctx context.Context, text string, t Terms) (Token, error) {
 	next, err := s.Narrow(text, t)
 	if err != nil {
@@ -327,7 +326,7 @@ func (s *Grants) Device(ctx context.Context, text, device string, t Terms) (Toke
 // its holder, and records that.
 func (s *Grants) Delegate(ctx context.Context, p Presented, t Terms) (Token, error) {
 	if t.Holder == "" {
-		return Token{}, fault.New(fault.Usage, "to whom the grant is handed on is missing").WithHint("name the holder with --to, as agent:docs")
+		return Token{}, fault.New(fault.Usage, "the new holder of the grant is missing").WithHint("name the holder with --to, as agent:docs")
 	}
 	auth, st, err := s.Open(ctx)
 	if err != nil {

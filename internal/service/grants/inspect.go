@@ -78,7 +78,7 @@ func InfoOf(ctx context.Context, st grantStore, g store.GrantRecord) (Info, erro
 	}
 }
 
-// Inspected is what can be told of a token or of a grant's ID.
+// Inspected is everything known about a token or a grant's ID.
 type Inspected struct {
 	Content *token.Content // nil: an ID was given
 	Genuine error          // why the token is not one of this ledger; nil: it is, or an ID was given
@@ -87,7 +87,7 @@ type Inspected struct {
 	Now     error // why it cannot be used now; nil: it can
 }
 
-// Inspect tells what a token says, or what the ledger has of an ID.
+// Inspect describes a token by its contents, or an ID by its record in the ledger.
 func (s *Grants) Inspect(ctx context.Context, text string) (Inspected, error) {
 	_, st, err := s.Open(ctx)
 	if err != nil {

@@ -135,8 +135,8 @@ func (s *Grants) signingKey() (priv ed25519.PrivateKey, k keyList, err error) {
 	return priv, k, nil
 }
 
-// RotateKey makes a new key for grants. What the old one signed is accepted
-// until the last of it has expired.
+// RotateKey makes a new key for grants. Tokens that the old one signed are accepted until the last
+// of them has expired.
 func (s *Grants) RotateKey(until time.Time) (keys []Key, err error) {
 	err = s.home.Locked(grantLock, func() error {
 		k, err := s.keys()
@@ -203,7 +203,7 @@ func NewHolderKey(file string) (string, error) {
 func WriteSecret(file, text string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fault.New(fault.Usage, "%q is there already", file).WithHint("name a new file: what is overwritten is lost")
+		return fault.New(fault.Usage, "%q is there already", file).WithHint("name a new file; its old content would be lost")
 	}
 	if err == nil {
 		_, err = f.WriteString(text)

@@ -10,9 +10,9 @@ import (
 )
 
 // OwnerOf gives the ID of the person whose own grant a grant is: one that was issued to a person
-// whom an identity provider knows, or that of a browser in which the person signed in. What was
-// made under any of a person's own grants belongs to the person. It is "" for every other grant,
-// as those that were narrowed or handed on: they have only what was made under them.
+// whom an identity provider knows, or that of a browser in which the person signed in. Everything
+// made under any of a person's own grants belongs to the person. It is "" for every other grant, as
+// for narrowed or handed-on ones: these own only things made under them.
 func OwnerOf(ctx context.Context, st store.Grants, id string) (string, error) {
 	g, err := known(ctx, st, id)
 	if err != nil {

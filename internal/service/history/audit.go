@@ -187,7 +187,7 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, error
 	return e, err
 }
 
-// ofCall fills in an event of a call. Only the call's first event tells what was called.
+// ofCall fills in an event of a call. Only the call's first event names the tool.
 func (au *auditor) ofCall(ctx context.Context, s ledger.Stored, e *AuditEvent) error {
 	call, err := ledger.NewCall(s), error(nil)
 	switch s.Event.Kind {

@@ -28,10 +28,10 @@ type collectedStep struct {
 	Needs []string       `json:"needs,omitempty"`
 }
 
-// Collect makes a plan of the calls that were completed in a run, and of those that were refused
-// because it only planned. Calls that were refused for another reason are no part of it, nor is a
-// call that was asked for twice. Those that were refused follow each other. known gives the tools
-// that a plan can call. With masked, what looks like a secret is replaced.
+// Collect makes a plan of the calls that were completed in a run, and of the calls that were
+// refused because it only planned. Calls that were refused for another reason are no part of it,
+// nor is a call that was asked for twice. The refused calls follow each other. known gives the
+// tools that a plan can call. With masked, everything that looks like a secret is replaced.
 func (h *History) Collect(ctx context.Context, id string, masked bool, known func(tool.ID) bool) (Collected, error) {
 	steps, err := h.MaskedSteps(ctx, id, 1)
 	if !masked && err == nil {

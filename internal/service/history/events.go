@@ -20,10 +20,9 @@ import (
 // after it was recorded.
 const eventOperated = "operator_action"
 
-// eventNames are the names of the events that have the same name whatever they tell. The
-// status of those of grants, questions and violations is the new standing, the state of the
-// question, or the kind of violation; of those of agents and sessions it is saved, added or
-// deleted.
+// eventNames are the names of the events that have the same name whatever they tell. The status of
+// an event of grants, questions or violations is the new standing, the state of the question, or
+// the kind of violation; of an event of agents or sessions it is saved, added or deleted.
 var eventNames = map[ledger.Kind]string{
 	ledger.RunStarted:     runs.EventRunStarted,
 	ledger.CallIntent:     eventlog.EventStarted,

@@ -100,7 +100,7 @@ func (l *Live) addWaiting(ctx context.Context, st store.Backend) error {
 	return nil
 }
 
-// liveCalls returns how many calls a run has begun, and those of the newest that have not ended.
+// liveCalls returns how many calls a run has begun, and the newest calls that have not ended.
 func liveCalls(ctx context.Context, st store.Store, run ledger.Seq) (last int, calls []LiveCall, err error) {
 	calls = []LiveCall{}
 	if last, err = st.LastCall(ctx, run); err != nil {
@@ -121,7 +121,8 @@ func liveCalls(ctx context.Context, st store.Store, run ledger.Seq) (last int, c
 	return last, calls, nil
 }
 
-// budgetsOf returns the limits of a grant and of those above it. Known has what was read already.
+// budgetsOf returns the limits of a grant and of those above it. known has the budgets that were
+// read already.
 func budgetsOf(ctx context.Context, st store.Backend, id uuid.UUID, known map[uuid.UUID][]Budget) ([]Budget, error) {
 	if list, ok := known[id]; ok {
 		return list, nil

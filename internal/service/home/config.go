@@ -26,7 +26,7 @@ type Config struct {
 	Settings settings.Settings // from $REMIT_HOME/config.yaml
 }
 
-// trustedPath is where commands are looked up, whatever the caller's PATH says.
+// trustedPath is where commands are looked up, independent of the caller's PATH.
 var trustedPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 
 // FromEnv reads the configuration from environment variables (NAME=value

@@ -37,7 +37,7 @@ func (h *Home) changed() {
 	}
 }
 
-// Env is what policies are bound to.
+// Env is the environment that policies are bound to.
 func (h *Home) Env(workspace string) policy.Env {
 	return policy.Env{Workspace: workspace, Home: RealPath(h.UserHome), State: RealPath(h.Dir), Path: h.Path}
 }
@@ -56,6 +56,6 @@ func NewID() (uuid.UUID, error) {
 	return id, nil
 }
 
-// Redactor hides secrets in what people are shown: it knows the values of the environment's
-// variables that look secret.
+// Redactor hides secrets in output for people: it knows the values of the environment's variables
+// that look secret.
 func (h *Home) Redactor() *redact.Redactor { return redact.New(h.Secrets) }

@@ -20,8 +20,8 @@ const maxState = 64 << 20
 // errEmpty is the error of Read for a file that holds null.
 var errEmpty = errors.New("the file is empty")
 
-// Read reads a file that Write wrote into v. A missing file leaves v as it is. The
-// error is a plain one; the caller adds what can be done about it.
+// Read reads a file that Write wrote into v. A missing file leaves v as it is. The error is a plain
+// one; the caller adds the advice.
 func (h *Home) Read(name string, v any) error {
 	b, err := h.ReadFile(name)
 	if err != nil || b == nil {

@@ -33,7 +33,7 @@ type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 }
 
-// Config is what hooks are made of.
+// Config holds the parts of hooks.
 type Config struct {
 	Box    Box
 	Secret func(name string) (string, bool) // finds a stored secret
@@ -164,7 +164,7 @@ func (h *hook) document(e runner.HookEvent) ([]byte, error) {
 }
 
 // answer is what a hook answers. Anything else is an error: a hook that says "allow" has
-// misunderstood what it can do.
+// misunderstood its role.
 type answer struct {
 	Refuse string `json:"refuse"`
 	Note   string `json:"note"`
@@ -216,8 +216,8 @@ func (h *hook) run(ctx context.Context, e runner.HookEvent, body []byte) ([]byte
 	return out.Stdout.Data, nil
 }
 
-// chain is the policy of a hook's program: it starts that program alone, and sees of files only
-// what its command line names.
+// chain is the policy of a hook's program: it starts that program alone, and sees only files that
+// its command line names.
 func (h *hook) chain(env policy.Env) (policy.Chain, error) {
 	words, files := make([]string, len(h.Command)), []string{}
 	for i, w := range h.Command {

@@ -101,8 +101,8 @@ func (s *Images) Add(q Addition) (Image, error) {
 	})
 }
 
-// settled waits until what is in a folder is on disk, if there was no error before: after a power
-// cut, an image of the list has all of its files.
+// settled waits until the contents of a folder are on disk, if there was no error before: after a
+// power cut, an image of the list has all of its files.
 func settled(dir string, err error) error {
 	if err != nil {
 		return err

@@ -113,7 +113,7 @@ func LogIn(ctx context.Context, q LogInRequest) (Given, error) {
 	}
 }
 
-// explain says to people what a refusal means.
+// explain turns a refusal into a message for people.
 func explain(why Refusal) error {
 	switch why {
 	case Denied:

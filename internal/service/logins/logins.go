@@ -1,11 +1,11 @@
-// Package logins signs in programs that have no browser (OAuth 2.0 Device Authorization Grant,
-// RFC 8628). A program asks a service and shows its user a short code; a person who is signed in
-// to the web UI enters the code, sees who asks for what, narrows it, and confirms; then the
-// program gets the token of a grant. Start at [Logins.Begin]; [LogIn] is the program's half.
+// Package logins signs in programs that have no browser (OAuth 2.0 Device Authorization Grant, RFC
+// 8628). A program asks a service and shows its user a short code; a person enters the code in the
+// web UI, signed in, reviews and narrows the request, and confirms; then the program gets the token
+// of a grant. Start at [Logins.Begin]; [LogIn] is the program's half.
 //
-// Requests wait in the ledger's database, so that any node gives the token. Whoever is not signed
-// in can have only so many of them written, and for an address less. The program's code is kept
-// as a hash.
+// Requests wait in the ledger's database, so that any node gives the token. Requests without a
+// sign-in are bounded in number, and further for each address. The program's code is kept as a
+// hash.
 package logins
 
 import (
@@ -55,7 +55,7 @@ const (
 // Error implements error.
 func (r Refusal) Error() string { return string(r) }
 
-// Request is what a program asks for. All of it but From is the program's word.
+// Request is a program's request for a grant. All of it but From is the program's word.
 type Request struct {
 	Client string        // the program, as "remit"
 	Device string        // where it says that it runs, as "ann@laptop"
@@ -72,7 +72,7 @@ type Waiting struct {
 	Until time.Time
 }
 
-// Begun is what a program is told of its request.
+// Begun is the answer to a program's request.
 type Begun struct {
 	Device   string // the secret with which it asks for the token
 	User     string // the code for its user
@@ -133,7 +133,7 @@ func keyOf(code string) [sha256.Size]byte { return sha256.Sum256([]byte("remit l
 func (l *Logins) Begin(ctx context.Context, q Request) (Begun, error) {
 	q.Client, q.Device = label(q.Client), label(q.Device)
 	if q.Client == "" || len(q.Policy) > maxPolicy || q.Lasts < 0 || q.Lasts > maxLasts {
-		return Begun{}, fault.New(fault.Usage, "client_id is missing, or what is asked for is too large")
+		return Begun{}, fault.New(fault.Usage, "client_id is missing, or the request is too large")
 	}
 	user, err := userCode()
 	if err != nil {
@@ -208,7 +208,7 @@ func load(ctx context.Context, st store.Ephemera, code string) (*login, error) {
 	return x, nil
 }
 
-// Poll gives a program what a person gave it, once. What refuses it is a Refusal.
+// Poll gives a program what a person gave it, once. A refusal is an error of type Refusal.
 func (l *Logins) Poll(ctx context.Context, device, client string) (Given, error) {
 	_, code, _ := strings.Cut(device, ".")
 	st, err := l.Store(ctx)
@@ -293,8 +293,8 @@ func errNoLogin() error {
 	return fault.New(fault.NotFound, "no program waits with this code").WithHint("codes count once and for 10 minutes: start the program's login again")
 }
 
-// Decide gives a request what grant gives, or denies it if that is nil. Of several people the
-// first one decides. If grant fails, the request still waits.
+// Decide answers a request with the result of grant, or denies it if that is nil. Of several people
+// the first one decides. If grant fails, the request still waits.
 func (l *Logins) Decide(ctx context.Context, code string, grant func(Waiting) (Given, error)) error {
 	st, err := l.Store(ctx)
 	if err != nil {
@@ -320,7 +320,7 @@ func (l *Logins) Decide(ctx context.Context, code string, grant func(Waiting) (G
 		}
 	}
 	x.Taken = err == nil
-	// A person who leaves the page has decided nevertheless.
+	// The decision stands even if the person leaves the page.
 	saved, serr := x.save(context.WithoutCancel(ctx), st)
 	if serr == nil && !saved {
 		serr = errNoLogin()
@@ -347,7 +347,7 @@ func normal(code string) string {
 	return plain[:userDigits/2] + "-" + plain[userDigits/2:]
 }
 
-// userCode makes a code of 34 bits, which only people who are signed in can try.
+// userCode makes a code of 34 bits, which only signed-in people can try.
 func userCode() (string, error) {
 	var b strings.Builder
 	for range userDigits {

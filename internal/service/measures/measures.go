@@ -1,5 +1,4 @@
-// Package measures measures what the runs of a service do: metrics and traces of their calls.
-// Start at [Begin].
+// Package measures provides metrics and traces of the calls in a service's runs. Start at [Begin].
 package measures
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
-// Runs measures what the runs of a service do.
+// Runs measures the calls of a service's runs.
 type Runs struct {
 	Metrics *telemetry.Metrics
 	Tracer  *telemetry.Tracer // nil: no traces
@@ -49,7 +48,7 @@ func Begin(lookup func(string) (string, bool), version string) (*Runs, error) {
 // modelChat is the tool that a call of a model is a call of.
 const modelChat = "model.chat"
 
-// modelCall is what is told of a call of a model.
+// modelCall describes a call of a model.
 type modelCall struct {
 	Model string `json:"model"`
 	Stop  string `json:"stop"`
@@ -96,9 +95,8 @@ func modelOf(o *runner.Outcome) modelCall {
 	return m
 }
 
-// span tells of a call with the names that OpenTelemetry's conventions for generative
-// AI give (semantic conventions 1.41). What is said and what tools are given is never
-// part of it.
+// span tells of a call with the names that OpenTelemetry's conventions for generative AI give
+// (semantic conventions 1.41). Messages and tools' arguments are never part of it.
 func (w *Runs) span(n runner.Notice, m modelCall) {
 	if w.Tracer == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/service/notify"
 )
 
-// Node is what is measured of a service's own node, when its metrics are read.
+// Node provides the measurements of a service's own node, when its metrics are read.
 type Node struct {
 	Version     string
 	Ledger      store.Backend
@@ -21,7 +21,7 @@ type Node struct {
 	Dir     string                        // $REMIT_HOME
 }
 
-// health is what a ledger can tell of itself besides the events.
+// health is the part of a ledger that reports its own state besides the events.
 type health interface {
 	OnSync(told func(time.Duration))
 	Unintegrated(ctx context.Context) (int64, error)

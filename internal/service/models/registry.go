@@ -9,8 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/tools/model/scripted"
 )
 
-// NewRegistry makes the providers of models from the settings: a new kind of provider is a
-// folder and a line here. own are those of the program that Remit is part of.
+// NewRegistry makes the providers of models from the settings: a new kind of provider is a folder
+// and a line here. own are the providers of the program that Remit is part of.
 func NewRegistry(s settings.Models, own []model.Provider) (*model.Registry, error) {
 	r := &model.Registry{Providers: []model.Provider{scripted.New()}, Default: s.Default, Prices: s.Prices, Bounds: s.Bounds}
 	for _, p := range s.All() {

@@ -211,7 +211,7 @@ func (s *Modules) open() *wasm.Host {
 	return wasm.New(wasm.Config{Getenv: s.home.Lookup, Log: s.logs.write})
 }
 
-// Close ends what modules still do.
+// Close ends all running work of modules.
 func (s *Modules) Close() error { return errors.Join(s.Host.Close(), s.logs.close()) }
 
 // logs keep what modules write to their standard error, a file for each.

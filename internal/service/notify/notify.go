@@ -18,7 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/base/redact"
 )
 
-// Event is what people are told. Its texts may come from tool servers; they are made safe and
+// Event is a notification to people. Its texts may come from tool servers; they are made safe and
 // short before they are sent.
 type Event struct {
 	Kind  string            // what happened, as approval.requested
@@ -208,7 +208,7 @@ func (n *Notifier) settleKept(c Channel, k *Kept, err error, now time.Time) {
 // outboxEvery is how often a service looks for notifications to send again.
 const outboxEvery = 5 * time.Second
 
-// Run sends from the outbox what is due, until ctx ends.
+// Run sends due notifications from the outbox, until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
 	if n == nil || n.Outbox == nil {
 		return
@@ -225,8 +225,8 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// SendDue sends what is due, once. After a failure the others of that channel wait for the next
-// time.
+// SendDue sends the due notifications, once. After a failure the others of that channel wait for
+// the next time.
 func (n *Notifier) SendDue(ctx context.Context, now time.Time) {
 	list, err := n.Outbox.List()
 	if err != nil {

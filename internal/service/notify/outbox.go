@@ -17,9 +17,9 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-// Outbox keeps notifications until they were delivered, as files of a folder: those that wait,
-// and below dead those that are not tried again. It does not need the ledger, since some of
-// them tell that the ledger cannot be written.
+// Outbox keeps notifications until they were delivered, as files of a folder: waiting ones in it,
+// and abandoned ones in its folder dead. It does not need the ledger, since some of them tell that
+// the ledger cannot be written.
 type Outbox struct{ Dir string }
 
 // Kept is a notification for one channel.

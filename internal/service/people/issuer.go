@@ -34,7 +34,7 @@ const (
 	issuerTime  = 10 * time.Second // for one request to an issuer
 )
 
-// issuer is an identity provider: what it says of itself, and its keys.
+// issuer is an identity provider: its metadata and its keys.
 type issuer struct {
 	conf   settings.Issuer
 	now    func() time.Time
@@ -60,7 +60,7 @@ type asking struct {
 	err   error
 }
 
-// metadata is what an issuer says of itself.
+// metadata is an issuer's own description.
 type metadata struct {
 	Authorize string `json:"authorization_endpoint"`
 	Token     string `json:"token_endpoint"`
@@ -162,8 +162,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// discover gives what the issuer says of itself, and its keys. Both are asked for again after
-// a while, so that a key that the issuer has withdrawn counts no longer.
+// discover returns the issuer's metadata and its keys. Both are asked for again after a while, so
+// that a key that the issuer has withdrawn counts no longer.
 func (i *issuer) discover(ctx context.Context) (metadata, *oidc.RemoteKeySet, error) {
 	i.mu.Lock()
 	now := i.now()
@@ -238,8 +238,8 @@ func (p *People) verify(ctx context.Context, text string, audiences func(setting
 	return p.issuers[at].verify(ctx, text, audiences(p.issuers[at].conf))
 }
 
-// peek reads which issuer a token says that it is of. The header must be one of a token that
-// says who somebody is: issuers sign other things too.
+// peek reads which issuer a token says that it is of. The header must be that of an identity token:
+// issuers sign other things too.
 func peek(text string) (issuer string, err error) {
 	bad := func(why string) (string, error) {
 		return "", fault.New(fault.GrantInvalid, "the token is not a JWT: %s", why)

@@ -2,8 +2,8 @@
 // (OpenID Connect) say of them. A verified token's claims give a person a role, and the role a
 // grant of its own: the service's policy, narrowed by the role's. Start at [People.Exchange].
 //
-// What a person may do is looked up at each use: the claims that the role came from are kept
-// with the grant, and are judged again by the settings as they are then.
+// A person's abilities are looked up at each use: the claims that the role came from are kept with
+// the grant, and are judged again by the present settings.
 package people
 
 import (
@@ -81,7 +81,7 @@ func (p *People) now() time.Time {
 	return time.Now()
 }
 
-// claimed is what a verified token says of a person.
+// claimed holds the claims of a verified token about a person.
 type claimed struct {
 	issuer  settings.Issuer
 	subject string
@@ -90,8 +90,8 @@ type claimed struct {
 	expires time.Time
 }
 
-// holder is a person's name in grants and records, as "user:company:248289761001". A subject
-// with other characters than those of identifiers is escaped; a long one ends in its hash.
+// holder is a person's name in grants and records, as "user:company:248289761001". A subject with
+// characters that identifiers do not have is escaped; a long one ends in its hash.
 func (c claimed) holder() string {
 	var b strings.Builder
 	for _, x := range []byte(c.subject) {
@@ -139,8 +139,8 @@ func (p *People) person(c claimed) (*ledger.Person, settings.Role, error) {
 	return out, role, err
 }
 
-// Role is the role that a person has now: that of the first binding whose claims all hold. A
-// person without one is fault.Denied; one of whom too little is known must sign in again.
+// Role is the role that a person has now: that of the first binding whose claims all hold. A person
+// without one is fault.Denied; a person with too few known claims must sign in again.
 func (p *People) Role(who *ledger.Person) (settings.Role, error) {
 	s := p.home.Settings.People
 	at := slices.IndexFunc(s.Issuers, func(i settings.Issuer) bool { return i.URL == who.Issuer })
@@ -291,8 +291,8 @@ func confirmation(claims map[string]any) (string, error) {
 		WithHint("have the issuer bind it by DPoP alone (cnf.jkt), or not at all")
 }
 
-// admit gives the token of the grant of a person: the one of before, while nothing changed.
-// A person whose role changed loses what was issued under the one before.
+// admit gives the token of the grant of a person: the one of before, while nothing changed. A
+// person whose role changed loses the grants issued under the former role.
 func (p *People) admit(ctx context.Context, c claimed) (string, error) {
 	who, role, err := p.person(c)
 	if err != nil && fault.CodeOf(err) != fault.Denied {

@@ -29,8 +29,8 @@ const (
 	recentlyAuth = 10 * time.Minute // how long ago a person may have been asked, to count as asked now
 )
 
-// attempt is a sign-in under way, as the browser keeps it in a cookie: what comes back must
-// be for the browser that it began in.
+// attempt is a sign-in under way, as the browser keeps it in a cookie: the issuer's answer must
+// come to the browser in which it began.
 type attempt struct {
 	Issuer   string    `json:"issuer"`
 	State    string    `json:"state"`
@@ -40,13 +40,13 @@ type attempt struct {
 	Until    time.Time `json:"until"`
 }
 
-// Entered is a person who has signed in in a browser.
+// Entered is a person after the sign-in with a browser.
 type Entered struct {
 	Token     string    // of the person's grant
 	Confirmed time.Time // when the issuer last asked the person; zero: it does not say
 }
 
-// Issuers are the names of those at which people can sign in to the web UI.
+// Issuers are the names of the issuers at which people can sign in to the web UI.
 func (p *People) Issuers() []string {
 	var out []string
 	for _, i := range p.issuers {
@@ -142,7 +142,7 @@ func (p *People) Expects(cookie string, query url.Values) error {
 	return err
 }
 
-// Finish ends a sign-in with the cookie and what the issuer had the browser bring.
+// Finish ends a sign-in with the cookie and the issuer's answer that the browser brought.
 func (p *People) Finish(ctx context.Context, cookie string, query url.Values) (Entered, error) {
 	a, err := p.attempted(cookie, query)
 	if err != nil {
@@ -209,7 +209,7 @@ func (p *People) attempted(cookie string, query url.Values) (attempt, error) {
 	return a, nil
 }
 
-// entered admits the person whom a verified ID token names, once for each attempt.
+// entered admits the person that a verified ID token names, once for each attempt.
 func (p *People) entered(ctx context.Context, a attempt, c claimed) (Entered, error) {
 	nonce, _ := c.claims["nonce"].(string)
 	if subtle.ConstantTimeCompare([]byte(nonce), []byte(a.Nonce)) != 1 {

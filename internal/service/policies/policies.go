@@ -137,8 +137,8 @@ func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	return none, hintDiff, nil
 }
 
-// Project returns the nearest folder, from dir upwards, whose remit.yaml was trusted;
-// without one, dir. The authority comes from the trust, not from whoever names dir.
+// Project returns the nearest folder, from dir upwards, whose remit.yaml was trusted; without one,
+// dir. The authority comes from the trust, not from the caller that names dir.
 func (s *Policies) Project(dir string) (string, error) {
 	list, err := s.trusted().List()
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
-// World is what questions about the whole authority are about: the person, and each
-// principal that the roles of the policies name, under the chain that a run of theirs has.
-// file is the policy. If it is "", it is the workspace's, and the grants that were issued
-// here and can be used are holders too. The hint is set if no policy applies.
+// World is the world for questions about the whole authority: the person, and each principal that
+// the roles of the policies name, under the chain of that principal's runs. file is the policy. If
+// it is "", it is the workspace's, and the grants that were issued here and can be used are holders
+// too. The hint is set if no policy applies.
 func (s *Reviewer) World(ctx context.Context, file, workspace string) (*reach.World, policies.Hint, error) {
 	ps, hint, err := s.Policies.Chain(file, workspace)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Reviewer) granted(ctx context.Context, env policy.Env) ([]reach.Holder,
 		}
 		if len(out) > maxGranted {
 			return nil, fault.New(fault.Usage, "more than %d grants with policies of their own can be used, which are too many to ask about at once", maxGranted).
-				WithHint("ask about one policy with -p FILE, or revoke those that nobody needs with remit grant revoke")
+				WithHint("ask about one policy with -p FILE, or revoke unneeded grants with remit grant revoke")
 		}
 		if len(list) < f.Limit {
 			return out, nil
@@ -116,7 +116,7 @@ func grantedTo(b *grant.Binder, g store.GrantRecord, outer *policy.Policy) (reac
 	return h, add(outer, g.Holder)
 }
 
-// Authority is what was found out about everything that the policies allow together.
+// Authority is the result of an analysis of everything that the policies allow together.
 type Authority struct {
 	Holders  []string        `json:"holders" nullable:"false" doc:"Who was asked about"`
 	Overview *reach.Overview `json:"overview,omitempty" doc:"Without a question: the answers to those that are asked first"`
@@ -212,9 +212,9 @@ func (s *Reviewer) worldIn(workspace string) *reach.World {
 	return w
 }
 
-// holders are the principals that the policies tell apart: the person, each that a role
-// names, and of those that a role names together, and of all others, the one that the
-// fewest roles meet. Roles only narrow, so that no other principal can do more.
+// holders are the principals that the policies tell apart: the person, each principal that a role
+// names, and one for all others and for each pattern of a role: the one with the fewest roles.
+// Roles only narrow, so that no other principal can do more.
 func holders(ps []*policy.Policy) []string {
 	names := []string{home.Person()}
 	patterns := []string{"agent:*", "user:*"}

@@ -140,7 +140,7 @@ func (s *Reviewer) prepared(pos fault.Pos, id tool.ID, args tool.Args, chain pol
 	return policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...)}, nil
 }
 
-// decideCase decides a call as the runner does, after those that the case names.
+// decideCase decides a call as the runner does, after the earlier calls that the case names.
 func (s *Reviewer) decideCase(c cases.Case, call policy.Call, chain policy.Chain, env policy.Env) (policy.Decision, error) {
 	d := chain.Decide(call)
 	flows, err := chain.Flows()

@@ -1,6 +1,6 @@
-// Package policyreview answers questions about policies without running a call: what in one has
-// no effect, how it decides a call or a file of cases, how it differs from another one, which
-// entries recorded runs did not need, and the smallest policy that they need. Start at [Reviewer.Check] and [Reviewer.Explain].
+// Package policyreview answers questions about policies without running a call: which entries have no effect, how a
+// policy decides a call or a file of cases, how two policies differ, which entries recorded runs did not need, and
+// the smallest policy that they need. Start at [Reviewer.Check] and [Reviewer.Explain].
 package policyreview
 
 import (
@@ -37,7 +37,7 @@ type Reviewer struct {
 
 	BuiltIn func() []permit.Tool // the tools that are compiled in
 	Models  *model.Registry
-	// Capabilities gives what agents can be given.
+	// Capabilities returns the capabilities that agents can have.
 	Capabilities func(own ...capability.Capability) (*capability.Registry, error)
 	// Reader opens the ledger to look at, also one that cannot be written.
 	Reader func(context.Context) (store.Backend, error)
@@ -54,8 +54,8 @@ func (s *Reviewer) Parsed(text, workspace string) (*policy.Policy, error) {
 	return p, err
 }
 
-// Check finds entries of a policy without effect in this installation. A mistake can never
-// match; a warning is probably not what was meant.
+// Check finds entries of a policy without effect in this installation. A mistake can never match; a
+// warning is probably not intended.
 func (s *Reviewer) Check(p *policy.Policy) (mistakes, warnings fault.List, err error) {
 	in := policy.Installation{Env: sandbox.SetVariables()}
 	for _, t := range s.BuiltIn() {

@@ -46,8 +46,8 @@ func (s *Reviewer) Explain(ctx context.Context, files []string, workspace string
 	return s.ExplainUnder(ctx, g.Chain(), workspace, id, args, s.Facts)
 }
 
-// ExplainUnder decides a call under a chain without running it. Where facts is nil nothing
-// is looked up: who may only ask must not learn which files exist.
+// ExplainUnder decides a call under a chain without running it. Where facts is nil nothing is
+// looked up: a caller without other rights must not learn which files exist.
 func (s *Reviewer) ExplainUnder(ctx context.Context, chain policy.Chain, workspace string, id tool.ID, args tool.Args, facts *runs.Facts) (Explanation, error) {
 	ex := Explanation{Tool: id, Actions: []string{}, Rules: []Rule{}}
 	e, err := s.Catalog.Lookup(id)

@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Widening is something that a learned policy allows beyond what the runs did.
+// Widening is a permission of a learned policy beyond the actions of the runs.
 type Widening = learn.Widening
 
 // Learned is a policy that was learned from recorded runs.
@@ -29,10 +29,10 @@ type Learned struct {
 	Refused int // recorded calls that were refused, and are under this policy
 }
 
-// Learn writes a small policy that allows what recorded runs did and what is like it, and
-// nothing that they were refused; exact leaves out what is only like it. Every recorded call
-// is decided again under it; a different decision is fault.ReplayMismatch. The runs must have
-// the same policies and the same workspace.
+// Learn writes a small policy that allows the actions of recorded runs and similar ones, and
+// nothing that they were refused; exact leaves out the similar ones. Every recorded call is decided
+// again under it; a different decision is fault.ReplayMismatch. The runs must have the same
+// policies and the same workspace.
 func (s *Reviewer) Learn(ctx context.Context, name string, ids []string, exact bool) (Learned, error) {
 	var out Learned
 	st, err := s.Reader(ctx)
@@ -95,7 +95,7 @@ func (l *learner) load(ctx context.Context, st store.Store, id string) error {
 		first := l.runs[0].rec
 		if !slices.Equal(run.Policies, first.Run.Policies) || rec.Bound.Workspace != first.Bound.Workspace {
 			return fault.New(fault.Usage, "run %s was made under other policies or in another workspace than run %s", run.ID, first.Run.ID).
-				WithHint("learn from each of them: what one policy allowed, another may not have")
+				WithHint("learn from each of them: their policies may differ")
 		}
 	}
 	r := recordedRun{rec: rec}
@@ -157,7 +157,7 @@ func (l *learner) refused(c ledger.Call, call policy.Call) {
 	}
 }
 
-// done adds the actions that a call needed, and those that were observed while it ran.
+// done adds the actions that a call needed, and the actions that were observed while it ran.
 func (l *learner) done(ctx context.Context, rec *replay.Recording, c ledger.Call, call policy.Call) error {
 	l.specs[c.Tool] = call.Tool
 	args := map[string]any(call.Args)
@@ -207,8 +207,8 @@ func (l *learner) attempts(ctx context.Context, rec *replay.Recording, c ledger.
 	return err
 }
 
-// below reports whether a call read a folder, and so what is below it: of a file bytes were
-// read, of a folder none.
+// below reports whether a call read a folder, and so the files below it: of a file bytes were read,
+// of a folder none.
 func below(id tool.ID, a tool.Action, workspace string, seen []tool.Happened) bool {
 	if a.Kind != tool.FileRead || id != "fs.list" && id != "fs.grep" {
 		return false
@@ -242,10 +242,10 @@ func (l *learner) verify(ctx context.Context, out *Learned) error {
 			}
 			switch through := letThrough(c); {
 			case through && d.Effect != c.Effect:
-				wrong = append(wrong, fault.New(fault.ReplayMismatch, "call %d of run %s would be decided otherwise under what was learned: %s, was %s: %s: %s",
+				wrong = append(wrong, fault.New(fault.ReplayMismatch, "call %d of run %s would be decided otherwise under the learned policy: %s, was %s: %s: %s",
 					i, r.rec.Run.ID, d.Effect, c.Effect, on, d.Reason).WithHint("write its entry by hand, from the policy that it ran under"))
 			case !through && d.Effect > c.Effect:
-				wrong = append(wrong, fault.New(fault.ReplayMismatch, "call %d of run %s was refused, and would be %s under what was learned: %s",
+				wrong = append(wrong, fault.New(fault.ReplayMismatch, "call %d of run %s was refused, and would be %s under the learned policy: %s",
 					i, r.rec.Run.ID, d.Effect, on))
 			case through:
 				out.Calls++

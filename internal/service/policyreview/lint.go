@@ -155,7 +155,7 @@ func (l *linter) load(ctx context.Context, st store.Store, workspace string, lim
 	return nil
 }
 
-// chain is what a policy alone gives the holder of a recorded run.
+// chain is the chain for the holder of a recorded run under one policy alone.
 func (r *recordedRun) chain(p *policy.Policy) (policy.Chain, error) {
 	g, err := grant.Root(r.rec.Run.ID, r.rec.Run.Principal, r.rec.Bound, p)
 	return g.Chain(), err
@@ -255,7 +255,7 @@ func (l *linter) note(chain policy.Chain, c ledger.Call, call policy.Call, works
 	}
 }
 
-// answered counts what a person said to a call that an entry asks about.
+// answered counts a person's answers to a call that an entry asks about.
 func (e *lintEntry) answered(c ledger.Call, call policy.Call) {
 	if c.Effect != policy.Ask {
 		return // the run's own policy did not ask
@@ -314,8 +314,8 @@ func (l *linter) findUnneeded() {
 	}
 }
 
-// unseen reports whether the record may lack actions that an entry decides: a process's own
-// reading and writing, its connections, and those of calls that are not known.
+// unseen reports whether the record may lack actions that an entry decides: a process's own reading
+// and writing, its connections, and actions of unknown calls.
 func (l *linter) unseen(e *lintEntry) bool {
 	if e.Section == "tools" {
 		return false

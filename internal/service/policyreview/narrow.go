@@ -62,8 +62,8 @@ func narrowed(p *policy.Policy, list []proposal) (*policy.Policy, error) {
 	return p, nil
 }
 
-// narrower gives the patterns that are enough for what an entry was used for, each shown to
-// be included in it; nil where they would be as wide, or too many.
+// narrower returns narrower patterns that cover all uses of an entry, each shown to be included in
+// it; nil where they would be as wide, or too many.
 func (l *linter) narrower(e *lintEntry) []string {
 	if e.Effect != policy.Allow || e.Section == "tools" || !e.Plain() || e.decided < minUses || len(e.uses) == 0 || l.unseen(e) {
 		return nil
@@ -147,7 +147,7 @@ func (l *linter) alone(section string, patterns ...string) policy.Chain {
 	return c
 }
 
-// effects decides all recorded calls, and what they were seen to do, under a policy.
+// effects decides all recorded calls, and their observed effects, under a policy.
 func (l *linter) effects(ctx context.Context, p *policy.Policy) ([]policy.Effect, error) {
 	var out []policy.Effect
 	for i := range l.runs {

@@ -27,7 +27,7 @@ type Proposal struct {
 	Warning string `json:"warning,omitempty"` // why it should hardly be allowed; "" if nothing speaks against it
 }
 
-// Proposals are what runs were refused. Nothing is changed by them.
+// Proposals are entries for the refused actions of runs. Nothing is changed by them.
 type Proposals struct {
 	Runs      int        `json:"runs"`
 	Refused   int        `json:"refused"` // calls
@@ -35,7 +35,7 @@ type Proposals struct {
 	Proposals []Proposal `json:"proposals"`
 }
 
-// Propose gives the narrowest entries for what runs were refused: the runs of ids, or
+// Propose returns the narrowest entries for the refused actions of runs: the runs of ids, or
 // without ids those of a workspace that began after since.
 func (s *Reviewer) Propose(ctx context.Context, workspace string, ids []string, since time.Time) (Proposals, error) {
 	p := proposer{reviewer: s, at: map[string]int{}}
@@ -68,7 +68,7 @@ func (s *Reviewer) Propose(ctx context.Context, workspace string, ids []string, 
 	return p.out, nil
 }
 
-// rank puts entries without a warning first and what is not proposed last.
+// rank puts entries without a warning first and actions without a proposal last.
 func rank(p Proposal) int {
 	switch {
 	case p.List == "":

@@ -1,8 +1,8 @@
 // Package queue queues runs, starts them when it is their turn, and fires schedules. Start
 // at [Queue.Add] and [Queue.Work].
 //
-// A queued run has only the authority of the caller who queued it, and that is decided anew
-// when it starts. Its plan and policies are kept as they were when it was queued.
+// A queued run has only the authority of its caller at the time of queueing, and that is decided
+// anew when it starts. Its plan and policies are kept as they were when it was queued.
 package queue
 
 import (
@@ -242,7 +242,7 @@ func (q *Queue) chain(r runs.Request) ([]*policy.Policy, policies.Hint, error) {
 func (q *Queue) request(run *store.QueuedRun, t store.Task) (runs.Request, error) {
 	var d task
 	if err := json.Unmarshal(t.Doc, &d); err != nil {
-		return runs.Request{}, fault.Wrap(fault.StoreCorrupt, err, "what the queued run %s is to do cannot be read", run.ID)
+		return runs.Request{}, fault.Wrap(fault.StoreCorrupt, err, "the task of the queued run %s cannot be read", run.ID)
 	}
 	r := runs.Request{Workspace: run.Workspace, Inputs: d.Inputs, Planning: d.Planning, Changeset: d.Changeset, Wait: true,
 		Grant: grants.Presented{Token: t.Token, Proven: true}} // by the caller who queued it, see authority

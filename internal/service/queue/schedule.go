@@ -57,8 +57,8 @@ func Next(expression, zone string, after time.Time) (time.Time, error) {
 	return next.UTC(), nil
 }
 
-// repeated reports whether the clock showed the same time an hour before, as where summer
-// time ends. What is to run at an hour of the day then runs once.
+// repeated reports whether the clock showed the same time an hour before, as where summer time
+// ends. A run that is due at an hour of the day then runs once.
 func repeated(t time.Time) bool {
 	before := t.Add(-time.Hour)
 	return !t.IsZero() && before.Hour() == t.Hour() && before.Day() == t.Day()

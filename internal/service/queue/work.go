@@ -409,7 +409,7 @@ func (w *working) notStarted(ctx context.Context, st store.Backend, run store.Qu
 	return err
 }
 
-// messageOf is what people are told of an error, without its hint.
+// messageOf is the text of an error for people, without its hint.
 func messageOf(err error) string {
 	var e *fault.Error
 	if errors.As(err, &e) {

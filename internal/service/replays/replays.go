@@ -24,7 +24,8 @@ import (
 	"github.com/remitrun/remit/internal/service/servers"
 )
 
-// Replays carries out what one ledger has recorded. Its fields are set before it is used.
+// Replays replays the runs and sessions recorded in one ledger. Its fields are set before it is
+// used.
 type Replays struct {
 	Home    *home.Home
 	Catalog *catalog.Catalog

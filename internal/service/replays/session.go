@@ -48,7 +48,7 @@ type SessionSummary struct {
 	Difference *agent.Difference `json:"difference,omitempty" doc:"The first message that differs"`
 }
 
-// Summary counts what was replayed.
+// Summary counts the replayed runs.
 func (r SessionResult) Summary() SessionSummary {
 	out := SessionSummary{Session: r.Session, Runs: len(r.Runs), Messages: r.Messages, Mismatch: r.Mismatch(), Difference: r.Difference}
 	for _, run := range r.Runs {

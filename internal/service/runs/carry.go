@@ -65,8 +65,8 @@ func (s *Runs) Carry(ctx context.Context, q changes.Carried) error {
 	return errors.Join(err, r.Finish(ctx, run, status), log.Close())
 }
 
-// grantNow is the grant of a recorded run as it is now: what it was, with what its policies and
-// the outer bounds have become in addition. So it is never wider than it was.
+// grantNow is the present grant of a recorded run: the former grant, narrowed by the later policies
+// and outer bounds. So it is never wider than it was.
 func (s *Runs) grantNow(ctx context.Context, of *replay.Recording, pins map[tool.ID]tool.Digest) (g grant.Grant, sources []ledger.PolicySource, auth *grants.Authority, err error) {
 	was, err := of.Grant()
 	if err != nil {

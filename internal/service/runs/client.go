@@ -301,8 +301,8 @@ func (c *ClientSession) Report(ctx context.Context, w ClientReport) (int, error)
 	return len(about), nil
 }
 
-// pending finds the oldest call of the same tool and arguments that waits for its report,
-// besides those that were found; 0: there is none.
+// pending finds the oldest call of the same tool and arguments that waits for its report, except
+// the calls in found; 0: there is none.
 func (c *ClientSession) pending(ctx context.Context, want runner.Call, found []int) (int, error) {
 	args, err := canon.Marshal(map[string]any(want.Args))
 	if err != nil {

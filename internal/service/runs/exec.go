@@ -190,8 +190,8 @@ func (t *execTool) asker(terms policy.Terms) func(context.Context, tool.Action, 
 	}
 }
 
-// execName is what the run is called: not the arguments, which may be secret
-// and can be erased from the record.
+// execName is the name of the run: not the arguments, which may be secret and can be erased from
+// the record.
 func execName(argv []string) string {
 	if len(argv) == 0 {
 		return "exec"
@@ -250,14 +250,14 @@ func (t Typed) Ask(_ context.Context, q runner.Question) (runner.Answer, error) 
 // RecordedTools are the tools of recorded runs of typed commands; they run nothing.
 func RecordedTools() (runner.Catalog, error) { return catalog.New(RecordedCommand{}) }
 
-// RecordedCommand says of recorded runs of remit exec what their one call needs. It
-// runs nothing.
+// RecordedCommand describes the needs of the one call in recorded runs of remit exec. It runs
+// nothing.
 type RecordedCommand struct{}
 
 // Spec implements permit.Tool.
 func (RecordedCommand) Spec() *tool.Spec { return (&execTool{}).Spec() }
 
-// Prepare implements permit.Tool. What it gives cannot run.
+// Prepare implements permit.Tool. The result cannot run.
 func (RecordedCommand) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	list, _ := args["argv"].([]any)
 	a := tool.Action{Kind: tool.Command, Dir: env.Workspace, Typed: true}

@@ -20,7 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// LearnedExec is what was learned from one observed command.
+// LearnedExec is the policy learned from one observed command.
 type LearnedExec struct {
 	Policy  []byte
 	Refused int // what was tried and is a comment in it
@@ -71,7 +71,7 @@ func (s *Runs) execLearner(q *ExecRequest) (*execLearner, *policy.Policy, error)
 func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried ledger.Attempts, chain policy.Chain) (LearnedExec, error) {
 	got := LearnedExec{Unseen: out.Unseen}
 	if len(out.Touched) == 0 && out.Unseen > 0 {
-		return got, fault.New(fault.SandboxMissing, "this machine does not let Remit see what the command uses, so nothing can be learned").
+		return got, fault.New(fault.SandboxMissing, "this machine does not let Remit observe the command, so nothing can be learned").
 			WithHint("process_vm_readv is held back: by kernel.yama.ptrace_scope, or by the filter of the container that Remit runs in")
 	}
 	w := witness{env: l.runs.Home.Env(workspace), chain: chain, used: map[string]bool{}, first: map[string]string{}, open: map[string]bool{}}
@@ -121,8 +121,8 @@ const learnedHead = `# Learned from what one run of a command used, which might 
 # workspace. Read it before you use it: what was seen is not what is right.
 `
 
-// started adds the program itself, where it is in the workspace: who starts it is
-// not always seen.
+// started adds the program itself, where it is in the workspace: the start of a program is not
+// always seen.
 func (l *execLearner) started(workspace string, all []sandbox.Touch) []sandbox.Touch {
 	if len(l.argv) == 0 || !strings.Contains(l.argv[0], "/") {
 		return all
@@ -139,7 +139,7 @@ func (l *execLearner) started(workspace string, all []sandbox.Touch) []sandbox.T
 	return append(slices.Clone(all), sandbox.Touch{Use: sandbox.Executed, Path: p, Real: real, Exists: true, Shown: "files", Count: 1})
 }
 
-// witness turns what a command did into uses.
+// witness turns the observed actions of a command into uses.
 type witness struct {
 	env      policy.Env
 	chain    policy.Chain // that the command ran under
@@ -212,9 +212,9 @@ func (w *witness) file(t sandbox.Touch) {
 	}
 }
 
-// place is what a policy has to name for a use: a sandbox can show and let be
-// written what is there when it starts, and lets names be made only where a
-// whole folder can be written.
+// place is the path that a policy has to name for a use: a sandbox can show files, and make them
+// writable, only if they exist when it starts, and lets names be made only where a whole folder can
+// be written.
 func (w *witness) place(t sandbox.Touch, below bool) (p string, all bool) {
 	if there(t.Path) && !t.Named {
 		return t.Path, below
@@ -251,7 +251,7 @@ func (w *witness) shown(p string) string {
 	return tool.Action{Kind: tool.Command, Argv: []string{strings.TrimPrefix(p, w.env.Workspace+"/")}}.Subject()
 }
 
-// before lists what has to be done before the command can run under the policy.
+// before lists the steps that must come before the command can run under the policy.
 func (w *witness) before() []byte {
 	var out []byte
 	for _, p := range slices.Sorted(maps.Keys(w.first)) {
@@ -275,7 +275,7 @@ func (w *witness) within(p string) bool {
 	return false
 }
 
-// hidden is a use of what was not shown. What the host does not have either was
+// hidden adds a use of a file that was not shown. A file that the host does not have either was
 // only looked for.
 func (w *witness) hidden(t sandbox.Touch) {
 	p := t.Path

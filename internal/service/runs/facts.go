@@ -17,8 +17,8 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// Facts looks the second step of a decision up in the world, by the handle
-// packages, so that what is decided on is what the handles will find.
+// Facts looks up the facts for the second step of a decision, by the handle packages, so that the
+// decision is about the same files and hosts that the handles will find.
 type Facts struct {
 	offline bool // ask no resolver
 	box     Box

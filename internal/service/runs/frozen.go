@@ -123,7 +123,7 @@ func (s *Runs) Bind(q Request) (map[string]any, error) {
 	is, err := canon.Marshal(inputs)
 	was, werr := canon.Marshal(q.Frozen.Inputs())
 	if err != nil || werr != nil || !bytes.Equal(is, was) {
-		return nil, fault.New(fault.NotInPlan, "the inputs are not those that the plan was frozen with").
+		return nil, fault.New(fault.NotInPlan, "the inputs differ from those of the frozen plan").
 			WithHint("leave them out, or freeze the plan with them")
 	}
 	return inputs, nil

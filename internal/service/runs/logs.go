@@ -32,8 +32,8 @@ func (s *Runs) observers(next func(runner.Notice)) (func(runner.Notice), error) 
 	}, nil
 }
 
-// logNotice writes what a call came to. A question that nobody answered and a
-// limit are failures of the call; what policy or a handle refused is a violation.
+// logNotice writes what a call came to. A question that nobody answered and a limit are failures of
+// the call; a refusal by a policy or a handle is a violation.
 func logNotice(l *eventlog.Log, n runner.Notice) {
 	switch n.State {
 	case ledger.Executing:
@@ -79,8 +79,8 @@ func logAttempts(l *eventlog.Log, n runner.Notice) {
 	}
 }
 
-// logSpent writes that a call was refused by a limit, for whoever watches for
-// violations: what it came to besides is a failure.
+// logSpent writes that a call was refused by a limit, for readers of violations: its outcome is
+// logged as a failure too.
 func logSpent(l *eventlog.Log, n runner.Notice) {
 	for _, v := range n.Outcome.Violations {
 		if v.Kind == policy.BudgetViolation && v.Code == fault.LimitReached {
@@ -169,12 +169,12 @@ func logEntry(n runner.Notice) eventlog.Entry {
 	return e
 }
 
-// The events of runs; those of calls are the logs'.
+// The events of runs; the events of calls are the logs'.
 const (
 	EventRunStarted  = "run_started"
 	EventRunFinished = "run_finished"
 	eventSkipped     = "capability_skipped" // a plan's step that did not run
-	// EventChangeset: what a run wrote was held, applied, thrown away or undone;
-	// the event's status says which.
+	// EventChangeset: the writes of a run were held, applied, thrown away or undone; the event's
+	// status says which.
 	EventChangeset = "changeset"
 )

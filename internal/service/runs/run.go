@@ -68,7 +68,7 @@ type Runs struct {
 	Reader func(context.Context) (store.Backend, error)
 }
 
-// AgentRun is what the run of an agent's session has besides other runs.
+// AgentRun has the parts of a run of an agent's session that other runs lack.
 type AgentRun struct {
 	Session uuid.UUID
 	Inputs  map[string]any
@@ -157,7 +157,7 @@ type Result struct {
 	Waiting  int                // calls that wait for review
 }
 
-// PlanName is what a run is called: as its plan, or as the plan's file.
+// PlanName is the name of a run: the plan's name, or the name of the plan's file.
 func PlanName(p *plan.Plan) string {
 	if p.Name != "" {
 		return p.Name
@@ -313,8 +313,7 @@ func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, 
 	return b, ctx, res, nil
 }
 
-// authority chooses what a run is under: the grant that was presented, or the
-// policies that hold.
+// authority chooses the authority of a run: the presented grant, or the policies in force.
 func (s *Runs) authority(ctx context.Context, q Request, in *runner.Info, res *Result) (*grants.Authority, error) {
 	var err error
 	if q.Agent != nil {

@@ -37,8 +37,8 @@ func (s *Runs) Begin(ctx context.Context, q Request) (*Session, error) {
 	return &Session{Active: b, result: res, single: q.Single}, nil
 }
 
-// Result is what is known of the session: all but the counts and the status
-// from its beginning on.
+// Result returns the known facts of the session: all but the counts and the status from its
+// beginning on.
 func (s *Session) Result() Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Session) Timed() bool { return s.Run.Limits().Time > 0 }
 // Lookup finds a tool that the session can call.
 func (s *Session) Lookup(id tool.ID) (runner.Entry, error) { return s.Runner.Catalog.Lookup(id) }
 
-// Chain is what the session's grant allows.
+// Chain is the chain of the session's grant.
 func (s *Session) Chain() policy.Chain { return s.Run.Grant.Chain() }
 
 // Usable says why the session's grant may not be used now; nil: it may.

@@ -55,9 +55,8 @@ func openStore(cfg home.Config) *secret.Store {
 	return secret.Open(cfg.Dir, secret.System(cfg.Dir, cfg.Lookup))
 }
 
-// Value finds a value by its policy.Secret.Key, at the moment of its use: a
-// variable of Remit's own environment, or what the store has. What it gives is
-// masked from then on wherever it comes back.
+// Value finds a value by its policy.Secret.Key, at the moment of its use: a variable of Remit's own
+// environment, or a stored secret. The value is masked from then on wherever it comes back.
 func (s *Secrets) Value(key string) (string, bool) {
 	name, stored := policy.Stored(key)
 	if !stored {
@@ -75,9 +74,9 @@ func (s *Secrets) Value(key string) (string, bool) {
 	return v, true
 }
 
-// Guard makes every stored secret known to the mask before a run begins, and
-// refuses a run that is told one, since what a run is told is recorded. Where
-// nothing is stored that costs one look at the file system.
+// Guard makes every stored secret known to the mask before a run begins, and refuses a run whose
+// inputs contain one, since inputs are recorded. Where nothing is stored that costs one look at the
+// file system.
 func (s *Secrets) Guard(in *runner.Info) error {
 	all, err := s.Store.All()
 	if err != nil {
@@ -112,7 +111,8 @@ func textOf(v any) string {
 
 func listed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// NameFor makes a name for a stored secret of something with a name. What does not fit into a name is hashed.
+// NameFor makes a name for a stored secret of something with a name. A text that cannot be part of a name is
+// replaced by its hash.
 func NameFor(prefix, what string) string {
 	if name := prefix + what; secret.CheckName(name) == nil {
 		return name
@@ -172,8 +172,8 @@ type Use struct {
 	Env    string   `json:"env,omitempty"`
 }
 
-// List lists what is stored, and what the policies that hold in a workspace
-// let be done with it. Every one of these policies must allow a use.
+// List lists the stored secrets, and the uses that the policies in force in a workspace allow.
+// Every one of these policies must allow a use.
 func (s *Secrets) List(policyFile, workspace string) ([]Stored, error) {
 	kept, err := s.Store.List()
 	if err != nil || len(kept) == 0 {

@@ -181,7 +181,7 @@ func entriesOf(v any) []Imported {
 	return out
 }
 
-// used are the settings that are read. What else an entry has is named as dropped.
+// used are the settings that are read. All other settings of an entry are named as dropped.
 var used = []string{
 	"command", "cmd", "args", "url", "serverUrl", "httpUrl", "uri", "env", "envs", "environment", "cwd", "headers", "http_headers", "env_http_headers",
 	"requestOptions", "bearer_token_env_var", "env_vars", "disabled", "enabled", "name", "type", "transport",
@@ -233,7 +233,7 @@ func (i *Imported) read(f fields) error {
 	return nil
 }
 
-// drop notes what is not imported.
+// drop records the settings that are not imported.
 func (i *Imported) drop(f fields) {
 	for _, key := range slices.Sorted(maps.Keys(f)) {
 		switch {
@@ -306,7 +306,7 @@ func (i *Imported) readVariables(f fields) error {
 var variableName = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
 // needVariable notes a variable of the person's environment. Its value is an input: a file that others
-// can write must not choose what a server is sent.
+// can write must not choose the data sent to a server.
 func (i *Imported) needVariable(name string) error {
 	if !variableName.MatchString(name) {
 		return fault.New(fault.Usage, "%q is not a valid name of a variable", clip.Text(name, 60))

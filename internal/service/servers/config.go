@@ -78,8 +78,8 @@ type Server struct {
 	// Within says which arguments of its tools are paths or URLs: the rules of
 	// whoever calls then decide them too, always.
 	Within []MCPWithin `json:"within,omitempty"`
-	// Asks is what the server may ask of those who call it, where their policies say
-	// so too: of "elicitation", "sampling" and "roots".
+	// Asks are the requests that the server may send to its callers, where their policies allow
+	// them too: of "elicitation", "sampling" and "roots".
 	Asks []string `json:"asks,omitempty"`
 	// Protocol is the revision of MCP that is spoken with the server; "": the newest
 	// that both know.
@@ -116,7 +116,7 @@ func (m *Servers) added() home.Collection[Server] {
 	}
 }
 
-// decode reads mcp.json as strictly as everything that decides what is allowed.
+// decode reads mcp.json as strictly as every other file that grants authority.
 func (m *Servers) decode(src []byte) ([]Server, error) {
 	if _, err := canon.Decode(src); err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (m *Servers) checkMCP(s Server) error {
 	return nil
 }
 
-// checkReach says what is wrong with how a server is started or reached.
+// checkReach reports a fault in the command or address of a server.
 func (s Server) checkReach() error {
 	if s.URL == "" {
 		if len(s.Headers) > 0 {
@@ -330,10 +330,10 @@ func (s Server) checkReach() error {
 	return nil
 }
 
-// serverAsks are what a server may be let ask of those who call it.
+// serverAsks are the requests that a server may be allowed to send to its callers.
 var serverAsks = []string{"elicitation", "sampling", "roots"}
 
-// checkTalk says what is wrong with how a server is talked to.
+// checkTalk reports a fault in the settings of a server's protocol.
 func (s Server) checkTalk() error {
 	for i, what := range s.Asks {
 		if !slices.Contains(serverAsks, what) || slices.Contains(s.Asks[:i], what) {
@@ -375,8 +375,8 @@ func (s Server) policy() (*policy.Policy, error) {
 	return s.readPaths(p)
 }
 
-// DefaultPolicy is the policy of a server that was added without one: its folder and
-// Paths, no network, and of the environment what was given with --env.
+// DefaultPolicy is the policy of a server that was added without one: its folder and Paths, no
+// network, and of the environment only variables given with --env.
 func (s Server) DefaultPolicy() string {
 	if s.URL != "" {
 		allow := fmt.Sprintf("%q", s.URL)

@@ -40,8 +40,8 @@ const loginTime = 10 * time.Minute
 // maxOrigins bounds the places that one login may lead to.
 const maxOrigins = 4
 
-// LogIn logs in at a server that was added, and keeps what that gives among the
-// secrets. Requests go to the server's own origin, and to those that are confirmed.
+// LogIn logs in at a server that was added, and keeps the tokens among the secrets. Requests go to
+// the server's own origin, and to origins that are confirmed.
 func (m *Servers) LogIn(ctx context.Context, name string, q LogIn) error {
 	s, err := m.Find(name)
 	if err != nil {
@@ -139,8 +139,8 @@ func (m *Servers) logIn(ctx context.Context, s Server, q LogIn, back *signin.Cal
 // loginSecret is the name under which a server's login is kept.
 func loginSecret(server string) string { return secrets.NameFor("mcp-login-", server) }
 
-// login is what is kept of a server's login; the zero Login if nothing is, or one at
-// another server that had its name. Its values are masked from then on.
+// login is the stored login of a server; the zero Login if there is none, or if it is for another
+// server that had its name. Its values are masked from then on.
 func (m *Servers) login(s Server) (mcpsource.Login, error) {
 	var l mcpsource.Login
 	text, err := m.Secrets.Store.Get(loginSecret(s.Name))
@@ -208,8 +208,8 @@ func (m *Servers) setLogin(server string, l mcpsource.Login) error {
 	return err
 }
 
-// keepLogin keeps a login, and lets the server's requests reach where its tokens
-// are renewed. What else the list says of the server by now stays as it is.
+// keepLogin keeps a login, and lets the server's requests reach where its tokens are renewed. The
+// server's other settings in the list stay as they are by now.
 func (m *Servers) keepLogin(s Server, l mcpsource.Login) error {
 	return m.added().Change("login", s.Name, func(list []Server) ([]Server, error) {
 		now, there := home.Entry(list, s.Name)

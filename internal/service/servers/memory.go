@@ -17,9 +17,9 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// memory keeps what was seen and accepted of tools: a file for each source
-// in $REMIT_HOME/tools, replaced as a whole under a lock that all processes
-// share. It is safe for concurrent use.
+// memory keeps the seen and accepted versions of tools: a file for each source in
+// $REMIT_HOME/tools, replaced as a whole under a lock that all processes share. It is safe for
+// concurrent use.
 type memory struct {
 	home *home.Home
 
@@ -34,8 +34,8 @@ type remembered struct {
 	records map[tool.ID]catalog.Record
 }
 
-// maxMemory bounds a source's file, in bytes: what a source may bring, as it
-// was accepted and as it is.
+// maxMemory bounds a source's file, in bytes: a source's largest tools twice, as accepted and as
+// seen.
 const maxMemory = 256 << 20
 
 const toolFolder = "tools"
@@ -98,7 +98,7 @@ func (m *memory) Change(source string, f func(map[tool.ID]catalog.Record) bool) 
 		}
 		b, err := json.Marshal(next) // without spaces: it is read at every start
 		if err != nil {
-			return fault.Wrap(fault.Internal, err, "what is seen of %s cannot be encoded", source)
+			return fault.Wrap(fault.Internal, err, "the tools of %s cannot be encoded", source)
 		}
 		return m.home.WriteFile(toolFile(source), append(b, '\n'))
 	})

@@ -34,7 +34,7 @@ func (m *Offers) Any() bool {
 	return len(m.byName) > 0
 }
 
-// All gives what each server is known to offer, by its name.
+// All returns the known offers of each server, by its name.
 func (m *Offers) All() map[string]mcpsource.Offered {
 	m.mu.Lock()
 	all := maps.Clone(m.byName)

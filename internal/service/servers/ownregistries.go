@@ -93,8 +93,8 @@ func (m *Servers) pipOrigins(ctx context.Context) ([]string, error) {
 	return append(origins, r.files...), err
 }
 
-// goOrigins reads GOPROXY and GOSUMDB of the person's variables, of the file of go env -w,
-// or else what Go has by default.
+// goOrigins reads GOPROXY and GOSUMDB from the person's variables, from the file of go env -w, or
+// else takes Go's defaults.
 func (m *Servers) goOrigins(ctx context.Context) ([]string, error) {
 	config := cmp.Or(m.variable("XDG_CONFIG_HOME"), filepath.Join(m.Home.UserHome, ".config"))
 	src, _ := ownFile(cmp.Or(m.variable("GOENV"), filepath.Join(config, "go", "env")))
@@ -113,7 +113,7 @@ func (m *Servers) goOrigins(ctx context.Context) ([]string, error) {
 	return packages.GoOrigins(values["GOPROXY"], values["GOSUMDB"])
 }
 
-// cargoOrigins reads the person's config.toml. Cargo does not say what its default is.
+// cargoOrigins reads the person's config.toml. Cargo does not report its default.
 func (m *Servers) cargoOrigins(context.Context) ([]string, error) {
 	dir := cmp.Or(m.variable("CARGO_HOME"), filepath.Join(m.Home.UserHome, ".cargo"))
 	for _, name := range []string{"config.toml", "config"} {

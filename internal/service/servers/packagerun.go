@@ -54,7 +54,7 @@ type manager interface {
 	install() [][]string // once lock was called
 	installed() string   // the folder that it installs into
 
-	// lock gives the lock file of what was resolved, checked, and the version of the package.
+	// lock returns the lock file of the resolved packages, checked, and the version of the package.
 	lock(f *sandbox.Folder) (src []byte, lock *packages.Lock, version string, err error)
 	// program finds the program in the installed files.
 	program(ctx context.Context, f *sandbox.Folder, lock []byte) (string, error)
@@ -197,7 +197,7 @@ func (t *packageRun) env() map[string]string {
 	return map[string]string{"PIP_CONFIG_FILE": os.DevNull}
 }
 
-// managerReason is what the package manager said, in one line.
+// managerReason is the package manager's own message, in one line.
 func managerReason(program string, out sandbox.Outcome) string {
 	for _, c := range out.Connections {
 		if c.Refused() {

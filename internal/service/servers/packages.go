@@ -22,8 +22,8 @@ import (
 	"github.com/remitrun/remit/internal/tools/packages"
 )
 
-// Package is the pinned package of a server: what was resolved and checked when the server
-// was added. The server runs from exactly these files.
+// Package is the pinned package of a server: the files that were resolved and checked when the
+// server was added. The server runs from exactly these files.
 type Package struct {
 	Kind    packages.Kind `json:"kind"`
 	Name    string        `json:"name"`
@@ -178,7 +178,7 @@ func (m *Servers) packageRun(ctx context.Context, r *packages.Request, q Pinning
 	return t, reg.policy(q.Server), nil
 }
 
-// verify checks that the installed files are those that were pinned.
+// verify checks that the installed files are the pinned ones.
 func (m *Servers) verify(p *Package) error {
 	again := "install them again: remit mcp upgrade NAME --to " + p.Version
 	if p.Kind == packages.Bundle {
@@ -238,8 +238,8 @@ func (m *Servers) moveFiles(from string, lock []byte, p *Package) error {
 	return m.Home.WriteFile(lockFile(p.Lock), lock)
 }
 
-// Upgrade pins another version of a server's package, "" for what its command names, and
-// replaces the pinned one. It returns the server and whether anything changed.
+// Upgrade pins another version of a server's package, "" for the version that its command names,
+// and replaces the pinned one. It returns the server and whether anything changed.
 func (m *Servers) Upgrade(ctx context.Context, name, version string, q Pinning) (Server, bool, error) {
 	s, err := m.Find(name)
 	if err != nil {

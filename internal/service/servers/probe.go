@@ -47,9 +47,8 @@ type Probe struct {
 	Fixes   []string // entries of its policy that would probably help, as files.read: "/opt/x/**"
 }
 
-// Test starts a server as for a call and lists its tools, whatever is
-// remembered of earlier failures. None is used by that. The error says that there
-// is an unknown server; what failed is in the probe.
+// Test starts a server as for a call and lists its tools, ignoring remembered failures. None is
+// used by that. The error only reports an unknown server; a failed step is in the probe.
 func (m *Servers) Test(ctx context.Context, name string) (p Probe, err error) {
 	s, err := m.Find(name)
 	if err != nil {
@@ -88,8 +87,8 @@ func (m *Servers) logSize(name string) int64 {
 // maxTail is how much of a server's log is searched for what it missed.
 const maxTail = 64 << 10
 
-// logTail is what a server wrote since its log had this size, or the end of it. It
-// is the server's own text: nothing is allowed by it, only proposed.
+// logTail is the text that a server wrote since its log had this size, or the end of it. It is the
+// server's own text: nothing is allowed by it, only proposed.
 func (m *Servers) logTail(name string, from int64) string {
 	f, err := os.Open(m.mcpLog(name))
 	if err != nil {
@@ -111,9 +110,8 @@ func (m *Servers) logTail(name string, from int64) string {
 // unresolved is how runtimes say that they could not find a host.
 var unresolved = regex.Lazy(`(?:ENOTFOUND|EAI_AGAIN|[Cc]ould not resolve host:?|Failed to resolve|lookup) '?([A-Za-z0-9.-]+\.[A-Za-z]{2,})`)
 
-// mcpFixes proposes what a server that does not start should be allowed: the folders
-// of the files that its command names and that it cannot read, and the hosts that
-// it says it could not reach.
+// mcpFixes proposes permissions for a server that does not start: the folders of the files that its
+// command names and that it cannot read, and the hosts that its log says it could not reach.
 func (m *Servers) mcpFixes(s Server, log string) []string {
 	p, err := s.policy()
 	if err != nil {

@@ -148,9 +148,8 @@ func (m *Servers) mcpFolder(s Server) (string, error) {
 	return home.Workspace(folder)
 }
 
-// startMCP starts a server in the sandbox. Many calls of many holders use it, so
-// it runs under what the operator said it may, and no holder's grant; each call is
-// decided by the caller's.
+// startMCP starts a server in the sandbox. Many calls of many holders use it, so it runs under the
+// operator's policy for it, and no holder's grant; each call is decided by the caller's.
 func (m *Servers) startMCP(ctx context.Context, s Server) (*mcpsource.Link, error) {
 	folder, err := m.mcpFolder(s)
 	if err != nil {

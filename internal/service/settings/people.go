@@ -13,8 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 )
 
-// People says who may use a service: what an issuer's tokens claim about a person gives the
-// person a role, and the role says what the person may do and decide.
+// People are the users of a service: the claims of an issuer's tokens give a person a role, and
+// the role lists the person's actions and decisions.
 type People struct {
 	Issuers  []Issuer
 	Roles    []Role
@@ -35,7 +35,7 @@ type Issuer struct {
 	Display    string   // the claim that people know each other by
 }
 
-// Role is what people may do and decide.
+// Role lists the actions and decisions that people with it may take.
 type Role struct {
 	Name     string
 	Policy   string        // a file, relative to the settings' folder, that narrows the service's policy
@@ -44,8 +44,8 @@ type Role struct {
 	Admin    bool          // it may approve what admins approve
 }
 
-// Answers reports whether the role may answer questions about calls of the people of a role;
-// "" is whoever has none.
+// Answers reports whether the role may answer questions about calls of the people of a role; "" is
+// for people without one.
 func (r Role) Answers(role string) bool {
 	return slices.ContainsFunc(r.Approves, func(name string) bool { return name == "*" || name == role })
 }
@@ -63,8 +63,8 @@ type Claim struct {
 	Values []any  // strings and booleans
 }
 
-// SigningAlgorithms are those of an issuer's signatures that can be allowed. All are
-// asymmetric: who can check a signature must not be able to make one.
+// SigningAlgorithms are the algorithms that can be allowed for an issuer's signatures. All are
+// asymmetric: a program that can check a signature must not be able to make one.
 var SigningAlgorithms = []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA"}
 
 const (

@@ -63,7 +63,7 @@ const (
 	maxDays = 36_500
 )
 
-// Sessions bound what one session of an agent may keep.
+// Sessions are the limits on the files of one session of an agent.
 type Sessions struct {
 	FileBytes int64 // of all its files
 	FileCount int   // of its files and folders
@@ -94,7 +94,7 @@ type Tier struct {
 	Wait      time.Duration // for a call's turn
 }
 
-// Tool is what the operator says of tools; it replaces what was inferred.
+// Tool holds the operator's settings for tools; they replace the inferred ones.
 type Tool struct {
 	Risk    *tool.Risk    // nil: as inferred
 	Effects *tool.Effects // nil: as inferred

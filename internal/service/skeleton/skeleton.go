@@ -19,7 +19,7 @@ import (
 //go:embed all:files
 var files embed.FS
 
-// Kind is what is begun.
+// Kind is the kind of a new project.
 type Kind string
 
 // The kinds, by the folders of their files.
@@ -29,7 +29,7 @@ const (
 	Go        Kind = "go"   // a Go program with tools of its own
 )
 
-// Project is what was written.
+// Project describes the written files.
 type Project struct {
 	Kind   Kind     `json:"kind"`
 	Name   string   `json:"name"`
@@ -99,7 +99,7 @@ func (p *Project) write() error {
 	return nil
 }
 
-// writeOne writes a file or makes a folder: what is executable begins with #!.
+// writeOne writes a file or makes a folder: a file that begins with #! is executable.
 func (p *Project) writeOne(draft, source, name string, folder bool) error {
 	fill := strings.NewReplacer("@name@", p.Name)
 	name = strings.TrimSuffix(fill.Replace(name), ".tmpl")

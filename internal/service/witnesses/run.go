@@ -138,7 +138,7 @@ func (s *Witnesses) Ages() map[string]float64 {
 	return out
 }
 
-// Status is what is known of a witness without asking it.
+// Status is the known state of a witness without asking it.
 type Status struct {
 	Name   string    `json:"witness"`
 	Where  string    `json:"where"` // "file", "cosigning" or "notes"

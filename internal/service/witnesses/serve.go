@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/record/witness"
 )
 
-// What a service that is a witness keeps below $REMIT_HOME.
+// The files of a service that is a witness, below $REMIT_HOME.
 const (
 	keyFile      = "keys/witness.key"
 	keyLock      = "witness.lock"

@@ -1,6 +1,6 @@
-// Package witnesses sends the ledger's checkpoints to the witnesses of the settings, and
-// compares the ledger with what they have. Nothing that a call waits for waits for a witness.
-// Start at [Witnesses].
+// Package witnesses sends the ledger's checkpoints to the witnesses of the settings, and compares
+// the ledger with their copies. Nothing that a call waits for waits for a witness. Start at
+// [Witnesses].
 package witnesses
 
 import (
@@ -107,7 +107,7 @@ func (s *Witnesses) value(witness, text string) (string, error) {
 	return v, nil
 }
 
-// note names the copy of what a witness has kept.
+// note names the copy of a witness's note.
 func (s *Witnesses) note(name string) string {
 	return filepath.Join(s.Home.Dir, Folder, name+".note")
 }
@@ -255,8 +255,8 @@ func (s *Witnesses) sendTo(ctx context.Context, st store.Backend, list []one) []
 }
 
 // Ask gives the newest checkpoint to the witnesses that are reached over HTTP, which compare it
-// with what they have, and waits for them. Witness files are compared by CheckHere. An answer
-// with an error that is not fault.RolledBack comes from a witness that could not be asked.
+// with their own, and waits for them. Witness files are compared by CheckHere. An answer with an
+// error that is not fault.RolledBack comes from a witness that could not be asked.
 func (s *Witnesses) Ask(ctx context.Context, st store.Backend) ([]Result, error) {
 	list, err := s.list()
 	if err != nil {

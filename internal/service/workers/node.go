@@ -24,7 +24,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// joinRequest is what a worker says to join, and joinAnswer what it is told.
+// joinRequest is a worker's request to join, and joinAnswer the answer to it.
 type joinRequest struct {
 	Token   string `json:"token"`
 	Request []byte `json:"request"` // for a certificate, PKCS #10

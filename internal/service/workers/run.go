@@ -34,7 +34,7 @@ type RunRequest struct {
 // membershipFile has a worker's key, its certificate, and that of the node's authority.
 const membershipFile = "worker/membership.pem"
 
-// membership is what a worker has once it has joined.
+// membership is the state of a worker that has joined.
 type membership struct {
 	key  ed25519.PrivateKey
 	cert []byte
@@ -117,7 +117,7 @@ func addressOf(text string) (string, error) {
 	return u.Host, nil
 }
 
-// dial connects to a node and checks its certificate, whatever name it has in the network.
+// dial connects to a node and checks its certificate, independent of its name in the network.
 func dial(ctx context.Context, addr string, conf *tls.Config, protocol string) (net.Conn, error) {
 	conf.NextProtos, conf.ServerName, conf.MinVersion = []string{protocol}, wire.NodeName, tls.VersionTLS13
 	ctx, stop := context.WithTimeout(ctx, handshakeTime)
@@ -128,7 +128,7 @@ func dial(ctx context.Context, addr string, conf *tls.Config, protocol string) (
 	}
 	if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol != protocol {
 		_ = conn.Close()
-		return nil, fault.New(fault.NotFound, "what answers at %s does not take workers", addr).WithHint("use the address that remit serve --workers prints")
+		return nil, fault.New(fault.NotFound, "the service at %s does not accept workers", addr).WithHint("use the address that remit serve --workers prints")
 	}
 	return conn, nil
 }

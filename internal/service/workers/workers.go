@@ -222,14 +222,14 @@ func readPair(b []byte) (ed25519.PrivateKey, *x509.Certificate, error) {
 	return key, cert, nil
 }
 
-// TokenTerms says what a join token is for.
+// TokenTerms are the terms of a join token.
 type TokenTerms struct {
 	Name   string // of the worker
 	Labels []string
 	Life   time.Duration
 }
 
-// ticket is what a join token says.
+// ticket is the content of a join token.
 type ticket struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`

@@ -116,7 +116,7 @@ func (p *Provider) Rotate(keep bool) {
 	p.keys = append(p.keys, key{"key-" + strconv.Itoa(p.made), pair})
 }
 
-// Claims are those of a token that is good for 5 minutes; more adds to them, and nil removes.
+// Claims are the claims of a token that is good for 5 minutes; more adds to them, and nil removes.
 func (p *Provider) Claims(audience string, more map[string]any) map[string]any {
 	now := p.Now()
 	out := map[string]any{"iss": p.URL, "aud": audience, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix()}
@@ -143,7 +143,7 @@ func (p *Provider) Sign(claims map[string]any, header ...map[string]any) string 
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(k.pair, text))
 }
 
-// Forgeries are the token as others than the issuer would make it, by what they do.
+// Forgeries are forged versions of the token, by the kind of forgery.
 func (p *Provider) Forgeries(claims map[string]any) map[string]string {
 	p.mu.Lock()
 	k := p.keys[len(p.keys)-1]
