@@ -20,7 +20,7 @@ func (s *session) agentsCmd() *cobra.Command {
 with remit chat --model, the HTTP API or package remit. Newest first.
 
 The commands below are for agents of others, as Claude Code: they let Remit
-decide what such an agent does.
+decide the calls of such an agent.
 `,
 		Example: `  remit agents
   remit agents Editor

@@ -55,8 +55,8 @@ func (s *session) agentsInstallCmd() *cobra.Command {
 		Short: "Install Remit's hook in another agent, and prove it",
 		Long: `AGENT is ` + strings.Join(clients.Names(), ", ") + `. Adds remit hook to the agent's
 settings. Everything else in the file stays as it is, also comments, and remit
-agents remove takes out what was added. Then a canary runs the installed command
-line: a call must be denied and another one allowed.
+agents remove takes the added entries out. Then a canary runs the installed
+command line: a call must be denied and another one allowed.
 
 Shell commands of the agent run in the sandbox, where the agent can be told so
 (all but cursor); --confine=false only decides them.
@@ -156,9 +156,9 @@ func (s *session) agentsRemoveCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove AGENT",
 		Short: "Remove from an agent's settings what Remit added",
-		Long: `Removes what remit init or remit agents install added, and nothing else, and
+		Long: `Removes the entries of remit init or remit agents install, and nothing else, and
 puts back the MCP servers that remit init moved. A file that was not changed
-since becomes what it was before, to the byte. The imported servers stay in
+since gets its former content, to the byte. The imported servers stay in
 Remit: remit mcp remove removes them.
 `,
 		Example: `  remit agents remove claude
@@ -183,7 +183,7 @@ Remit: remit mcp remove removes them.
 				file, was = moved, true
 			}
 			if !was {
-				return fault.New(fault.NotFound, "nothing of Remit is installed in %s", file).WithHint("remit agents status lists what is installed")
+				return fault.New(fault.NotFound, "nothing of Remit is installed in %s", file).WithHint("remit agents status lists the installations")
 			}
 			if s.json {
 				return s.printJSON(map[string]any{"removed": args[0], "file": file, "servers_restored": had})

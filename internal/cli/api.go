@@ -192,7 +192,7 @@ func (s *session) apiLogoutCmd() *cobra.Command {
 	}
 }
 
-// helperTools are those whose call is the whole of a run that no person or agent began.
+// helperTools are the tools with runs of a single call that no person or agent began.
 func helperTools() []tool.ID { return append(servers.HelperTools(), apis.HelperTools()...) }
 
 func (s *session) apiListCmd() *cobra.Command {

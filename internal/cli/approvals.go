@@ -139,7 +139,7 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 func (s *session) approvalsHistoryCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "history ID",
-		Short: "Show what was decided before about calls like one",
+		Short: "Show earlier decisions about similar calls",
 		Long: `Counts earlier approvals of the same tool, target and session pattern, and the
 recorded calls that the pattern would have covered, of the 90 days before.
 `,

@@ -123,7 +123,7 @@ func (v *approvalsView) choose(key string) *watchedAnswer {
 
 func (v *approvalsView) hasPattern() bool { return v.body().Pattern != nil }
 
-// body is what the selected question says; one that cannot be read says nothing.
+// body is the text of the selected question; empty for a question that cannot be read.
 func (v *approvalsView) body() approval.Body {
 	b, err := approvals.BodyOf(v.list[v.index()])
 	if err != nil {
@@ -252,7 +252,7 @@ func wholeQuestion(q store.Approval, h *approval.History, w int) []string {
 	return rewrap(text, w)
 }
 
-// foot is the last lines: a message, or what is typed, and the keys.
+// foot is the last lines: a message, or the typed text, and the keys.
 func (v *approvalsView) foot() []line {
 	if v.halted {
 		return []line{{show(v.message), yellow}, {"your reason was not sent", red}, {"Escape goes on", dim}}

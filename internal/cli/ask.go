@@ -161,7 +161,7 @@ func (s *session) printCase(c approval.Case) {
 	}
 }
 
-// printEvidence shows what the record says about questions like one.
+// printEvidence shows the record's evidence about similar questions.
 func (s *session) printEvidence(h approval.History, indent string) {
 	label := "before"
 	for _, text := range h.Lines() {

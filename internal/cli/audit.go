@@ -69,8 +69,7 @@ connection or another action refused while they ran.
 	return c
 }
 
-// auditFlags are the flags of remit audit; those that need no parsing are in the
-// query.
+// auditFlags are the flags of remit audit that need parsing; the others are in the query.
 type auditFlags struct {
 	history.AuditQuery
 	sharedFilter

@@ -15,7 +15,7 @@ import (
 )
 
 // authorityHelp is the help of remit authority.
-const authorityHelp = `Answers whether what is at FROM can get to TO, over all holders that the policy
+const authorityHelp = `Answers whether data of FROM can get to TO, over all holders that the policy
 names, all tools, and all paths, hosts and commands at once. FROM and TO are
 holders (agent:docs), or sections with an entry as in policies: 'files src/**',
 'network *', 'commands git push **', 'tools mcp:mail:*', 'models openai/*'. FROM
@@ -32,9 +32,9 @@ Remit cannot look into. --html writes all ways as a picture.
 Without arguments it is a table of the questions that are asked first. Without
 -p, grants that were issued here are asked about too.
 
---who shows who can do something, --tests checks a file of expected answers
-(exit status 1 if one is wrong), and --diff shows what the policy NEW opens that
-OLD does not (4 if it opens something).
+--who shows the holders that can do something, --tests checks a file of expected
+answers (exit status 1 if one is wrong), and --diff shows the actions that the
+policy NEW opens and OLD does not (4 if there are some).
 `
 
 func (s *session) authorityCmd() *cobra.Command {
@@ -42,7 +42,7 @@ func (s *session) authorityCmd() *cobra.Command {
 	var diff bool
 	c := &cobra.Command{
 		Use:   "authority [FROM TO | OLD NEW]",
-		Short: "Ask what a policy allows as a whole",
+		Short: "Ask about everything that a policy allows",
 		Long:  authorityHelp,
 		Example: `  remit authority
   remit authority 'files private/**' 'network *' --html ways.html

@@ -34,7 +34,7 @@ Ctrl-D or /exit leaves. --session continues an earlier session. If that session
 began under a grant, present the same grant.
 
 --planning starts sessions whose calls have no side effects; remit plan collect
-then writes the plan of what the agent wanted to do. --frozen starts a session
+then writes a plan of the calls that it planned. --frozen starts a session
 that can make the calls of a frozen plan only.
 
 Lines can also be piped in. The exit status is that of the first line that

@@ -119,8 +119,7 @@ func (k *keyboard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// typedLines is what was typed before, newest last, in a file that is the person's
-// alone.
+// typedLines is the history of typed lines, newest last, in a file that is the person's alone.
 type typedLines struct {
 	file string // "": not saved
 	list []string

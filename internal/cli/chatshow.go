@@ -127,7 +127,7 @@ func (c *screen) line(format string, args ...any) {
 	c.s.printf("%s\n", fmt.Sprintf(format, args...))
 }
 
-// rest prints what is left of an answer, and ends an unfinished line.
+// rest prints the rest of an answer, and ends an unfinished line.
 func (c *screen) rest() {
 	if c.answer != nil {
 		c.s.printf("%s", c.answer.End())

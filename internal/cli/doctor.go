@@ -47,8 +47,8 @@ less confinement than its policy requires.
 	}
 }
 
-// layerRows has a row for each layer, and one for those together of which there is nothing
-// to say but that they work. It reports whether all required ones do.
+// layerRows has a row for each layer, and one row for all working layers without further detail. It
+// reports whether all required ones do.
 func layerRows(layers []sandbox.Layer) (rows [][]cell, ready bool) {
 	ready = true
 	works := -1 // the row of those that work

@@ -21,13 +21,13 @@ func (s *session) eraseCmd() *cobra.Command {
 		Use:   "erase [RUN]",
 		Short: "Erase arguments, outputs and messages from the record",
 		Long: `Erases payloads: arguments, outputs, plans, policies and inputs of runs, and
-messages and files of deleted sessions. The events stay, with what they commit
-to: the log and every proof still verify, and say what was erased, when and by
-whom. Names of tools, people, workspaces and rules are fields of events and
-stay; so do grants and operators' actions.
+messages and files of deleted sessions. The events stay, with their
+commitments: the log and every proof still verify. An event records the erased
+payloads, the time and the actor. Names of tools, people, workspaces and rules
+are fields of events and stay; so do grants and operators' actions.
 
-Shows the numbers and asks first. What was erased cannot be brought back, except
-from backups: erase those too.
+Shows the numbers and asks first. Erased payloads cannot be brought back,
+except from backups: erase those too.
 `,
 		Example: `  remit erase 019a2c
   remit erase --session 019a2c… --yes
@@ -103,7 +103,7 @@ func (s *session) erase(cmd *cobra.Command, q erasures.Request, yes bool) error 
 	return nil
 }
 
-// printErased prints what was or would be erased.
+// printErased prints the count of erased payloads, also of a trial.
 func (s *session) printErased(e store.Erased, what string) {
 	if e.Payloads == 0 {
 		s.printf("nothing %s\n", what)

@@ -133,7 +133,7 @@ func (s *session) printProfile(ctx context.Context, a *app.App, q runs.ExecReque
 	return nil
 }
 
-// execView is what the person wants to be asked and told.
+// execView holds the person's choices of questions and output.
 type execView struct {
 	ask   bool              // about connections
 	out   string            // the file for a learned policy
@@ -192,7 +192,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, v ex
 	return execExit(ctx.Err() != nil, res)
 }
 
-// refusal says what was refused, and what would allow it.
+// refusal names the refused connection, and the entry that would allow it.
 func refusal(c sandbox.Connection) string {
 	text := fmt.Sprintf("%s (%s)", show(c.Target()), show(refusalText(c.Rule, c.Reason)))
 	if c.Hint != "" {
@@ -201,7 +201,7 @@ func refusal(c sandbox.Connection) string {
 	return text
 }
 
-// printHints prints what may explain that a command failed.
+// printHints prints possible reasons why a command failed.
 func (s *session) printHints(o sandbox.Outcome) {
 	for _, hint := range o.Hints {
 		s.errorf("%s %s\n", s.paintErr(yellow, "remit:"), show(hint))

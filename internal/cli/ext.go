@@ -42,7 +42,7 @@ func (s *session) extInstallCmd(update bool) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "install PATH",
 		Short: "Install an extension from a folder or a zip archive",
-		Long: `Shows the extension's permissions and what would run now, and asks before
+		Long: `Shows the extension's permissions and the commands to be run now, and asks before
 anything is written. Links, devices, unsafe paths and archives that expand too
 far are refused.
 `,
@@ -54,7 +54,7 @@ far are refused.
 	}
 	if update {
 		c.Use, c.Short = "update PATH", "Update an installed extension"
-		c.Long = `Shows the permissions of the new version and marks those that are new. The work
+		c.Long = `Shows the permissions of the new version and marks the new ones. The work
 folder is kept. A signed extension accepts only updates by the same signer. An
 older version does not replace a newer one. Changed tools are accepted with the
 update.

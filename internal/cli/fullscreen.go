@@ -20,8 +20,8 @@ type fullscreen struct {
 	drawn   string // the last frame
 }
 
-// openFullscreen takes the terminal over. What is the command, as approvals watch; without a
-// terminal, hint says what to use instead.
+// openFullscreen takes the terminal over. Its argument names the command, as approvals watch;
+// without a terminal, hint names a replacement.
 func (s *session) openFullscreen(what, hint string) (*fullscreen, error) {
 	in, isFile := s.In.(*os.File)
 	out, _ := s.Out.(*os.File)
@@ -88,8 +88,8 @@ var sequences = map[string]string{
 	"\x1b[A": keyUp, "\x1bOA": keyUp, "\x1b[B": keyDown, "\x1bOB": keyDown, "\x1b[5~": keyPageUp, "\x1b[6~": keyPageDown,
 }
 
-// keys returns what was typed, waiting at most the given time. Each key is a character, or one
-// of the names above; unknown sequences are dropped.
+// keys returns the typed keys, waiting at most the given time. Each key is a character, or one of
+// the names above; unknown sequences are dropped.
 func (f *fullscreen) keys(ctx context.Context, wait time.Duration) ([]string, error) {
 	typed, err := awaitInput(ctx, int(f.in.Fd()), wait)
 	if err != nil || !typed {

@@ -199,7 +199,7 @@ func (s *session) grantIssueCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "issue",
 		Short: "Issue a grant from policies",
-		Long: `Prints the grant's ID and its token. Whoever has the token has the authority:
+		Long: `Prints the grant's ID and its token. The token carries the authority:
 pass it in a file or in REMIT_GRANT, not on a command line. Limits in the
 policies (limits, models.tokens, agents) become budgets of the grant, shared by
 all runs under it.

@@ -59,7 +59,7 @@ OCI layout. Every digest is verified. The output has the lines for the policy.
 	return c
 }
 
-// printImageLines prints what a policy says to name the image.
+// printImageLines prints the policy lines that name the image.
 func (s *session) printImageLines(one images.Image) {
 	s.printf("\nIn the policy:\n\n  where: container\n  image: %s\n", one.ID)
 }

@@ -19,9 +19,9 @@ import (
 
 // initHelp is the help of remit init.
 var initHelp = `Creates the ledger in $REMIT_HOME if there is none. Then it finds the agents on
-this machine (` + strings.Join(clients.Names(), ", ") + `), shows what it
-would do, and does it with --yes or when you agree: it writes a policy for the
-workspace, trusts it, installs a hook in each agent's settings for this
+this machine (` + strings.Join(clients.Names(), ", ") + `), shows the
+planned changes, and makes them with --yes or when you agree: it writes a policy
+for the workspace, trusts it, installs a hook in each agent's settings for this
 workspace, and proves each hook with a canary: one call must be denied, another
 one allowed. remit doctor keeps showing the result, and remit agents remove
 takes a hook out.

@@ -62,9 +62,9 @@ func (s *session) keysRotateCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate ledger|secrets",
 		Short: "Replace the key of the ledger or of secrets",
-		Long: `ledger: makes a new key that signs checkpoints and proofs from now on. What the
-old key signed stays valid: both keys sign the rotation, so who trusts the one
-can trust the other. The old private key is removed. Processes of this
+		Long: `ledger: makes a new key that signs checkpoints and proofs from now on. Older
+signatures stay valid: both keys sign the rotation, so a reader that trusts the
+one can trust the other. The old private key is removed. Processes of this
 $REMIT_HOME learn of it by themselves. Nodes with a $REMIT_HOME of their own
 sign nothing until they have the folder keys. Give the new keys/ledger.pub to
 witnesses.

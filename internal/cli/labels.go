@@ -86,7 +86,7 @@ func (s *session) labelsClearCmd() *cobra.Command {
 		Use:   "clear PATH...",
 		Short: "Remove labels of files, after a person has looked at them",
 		Long: `Removes the labels that were recorded for each file, or for the files in the
-folder, and for the present content of the file. The ledger records who did it.
+folder, and for the present content of the file. The ledger records the person.
 A label by a pattern of the policy stays.
 `,
 		Example: "  remit labels clear out/notes.md",

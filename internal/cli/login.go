@@ -32,8 +32,8 @@ func (s *session) loginCmd() *cobra.Command {
 		Use:   "login URL",
 		Short: "Get a grant of a service, confirmed in a browser elsewhere",
 		Long: `Shows a code and an address of the service (remit serve). Open the address in a
-browser on any machine, sign in there, and enter the code: you see what is asked
-for, can narrow it, and confirm. The grant derives from that of the browser.
+browser on any machine, sign in there, and enter the code: you see the request,
+can narrow it, and confirm. The grant derives from that of the browser.
 
 The token is stored as a secret named login-HOST, for policies and MCP servers
 (secret: {header: Authorization, store: login-HOST, prefix: "Bearer "}). --file
@@ -80,7 +80,7 @@ prints it and nothing else.
 	return c
 }
 
-// loginRequest is what this machine asks for.
+// loginRequest is this machine's request for a sign-in.
 func loginRequest(policyFile string, lasts time.Duration) (logins.Request, error) {
 	q := logins.Request{Client: "remit", Lasts: lasts, Device: strings.TrimPrefix(home.Person(), "user:")}
 	if host, err := os.Hostname(); err == nil {

@@ -46,8 +46,8 @@ func (s *session) mcpServeCmd() *cobra.Command {
 		Short: "Serve Remit's tools to MCP clients",
 		Long: `An MCP client starts this command and talks to it on standard input and output.
 The connection is one run in the ledger. Tools that the policy denies entirely
-are not listed. A denied call returns an error that names the rule and what is
-allowed.
+are not listed. A denied call returns an error that names the rule and the
+allowed entries.
 
 With --listen, many clients connect over HTTP. Each presents a grant as its
 bearer token and gets its own run; -p narrows all of them. The address must be
@@ -154,7 +154,7 @@ func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) e
 	if q.Elicit, err = answersHere(f.answers, grants.Presented{}); err != nil {
 		return err
 	}
-	// A person who names hosts has TLS before it; they are warned below.
+	// A person that names hosts has TLS before it; the warning is below.
 	l, err := listen.Open(ctx, listen.Address{Listen: f.listen, Example: "127.0.0.1:8123", Hosts: f.hosts, Secure: true})
 	if err != nil {
 		return err

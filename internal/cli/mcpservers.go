@@ -21,7 +21,7 @@ sandbox when one of its tools is needed, and stops it after five minutes
 without use. Adding it here counts as your approval of exactly this command.
 
 Without -p the server can use only its own folder and the variables given with
---env, and no network. With -p it may also do what that policy allows. The
+--env, and no network. With -p that policy decides its permissions. The
 policy is copied, so later edits of the file have no effect.
 
 A command of npx or uvx names a package. Remit resolves it once, in a sandbox

@@ -82,10 +82,10 @@ func (s *session) planCollectCmd() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "collect RUN",
-		Short: "Write the plan of what a run did and wanted to do",
-		Long: `The plan has the calls that were completed, and those that were refused because
+		Short: "Write a plan of the calls that a run made or only planned",
+		Long: `The plan has the completed calls, and the calls that were refused because
 the run was in planning mode, with these arguments. Read it, freeze it, and let
-an agent or remit run carry out what you froze.
+an agent or remit run carry out the frozen calls.
 `,
 		Example: `  remit chat --model anthropic/claude-sonnet-4-5 -p policy.yaml --planning
   remit plan collect last -o plan.yaml
@@ -124,7 +124,7 @@ an agent or remit run carry out what you froze.
 func (s *session) planCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FROZEN [PLAN]",
-		Short: "Show what a frozen plan allows, and whether it is still valid",
+		Short: "Show the calls that a frozen plan allows, and whether it is still valid",
 		Long: `The exit status is 2 if FROZEN cannot be read or was altered, and 4 if a tool
 has changed since, or PLAN is not the plan that was frozen.
 `,
@@ -150,7 +150,7 @@ has changed since, or PLAN is not the plan that was frozen.
 	}
 }
 
-// printFrozen shows what a frozen plan allows, and why it is not valid any more.
+// printFrozen shows the permissions of a frozen plan, and why it is not valid any more.
 func (s *session) printFrozen(ctx context.Context, a *app.App, f *frozen.Plan, problems error) error {
 	approvals, others, err := a.Runs.FrozenApprovals(ctx, f)
 	if err != nil {

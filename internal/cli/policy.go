@@ -353,8 +353,8 @@ func (s *session) printRules(rules []policyreview.Rule) {
 	s.tableWhole(head, rows)
 }
 
-// ruleText is a rule as tables show it. The one that policies call default is explained:
-// it denies what no rule allows, and allows built-in tools where tools.allow is absent.
+// ruleText is a rule as tables show it. The rule that policies call default is explained: it denies
+// every action that no rule allows, and allows built-in tools where tools.allow is absent.
 func ruleText(effect, rule string) string {
 	switch {
 	case rule != "default":

@@ -20,8 +20,8 @@ func (s *session) policyImportCmd() *cobra.Command {
 and prints a policy. It allows nothing that the rules deny, ask about
 or do not allow. Each rule that is not carried over is named with its reason:
 rules that a policy cannot express, that allow everything, or that have no
-effect in the source. An unknown key counts as a refusal: what its table
-decides is asked about. Review the policy before you use it.
+effect in the source. An unknown key counts as a refusal: the actions
+of its table are asked about. Review the policy before you use it.
 
 FILE is settings.json of Claude Code, config.toml or a .rules file of Codex,
 opencode.json, settings.json of VS Code or Zed, or a policy of Gemini CLI

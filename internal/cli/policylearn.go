@@ -14,9 +14,9 @@ import (
 )
 
 // policyLearnHelp is the help of remit policy learn.
-const policyLearnHelp = `The new policy allows what the runs did and what is like it, and never more
-than they were allowed. Each widening is shown with what it newly allows: in a
-comment, and in a list at the end. --exact widens no arguments, folders or
+const policyLearnHelp = `The new policy allows the actions of the runs and similar ones, and never more
+than they were allowed. Each widening is shown with the newly allowed actions:
+in a comment, and in a list at the end. --exact widens no arguments, folders or
 hosts.
 Paths, URLs and commands become patterns only if one entry of the original
 policy covers them. Limits, deny entries and modes are kept; refused actions
@@ -26,10 +26,10 @@ policy. If a decision differs, the command fails and prints no policy.
 Reads by confined processes are not recorded. If there were such processes, the
 files section is kept unchanged.
 
---refused lists the narrowest entries that would allow what the runs were
-refused (default: the runs of this workspace of the last 24 hours), each with
-the reason, and changes nothing. What a deny entry, an ask entry or a sensitive
-name refused is listed apart, with a warning.
+--refused lists the narrowest entries that would allow the refused actions of
+the runs (default: the runs of this workspace of the last 24 hours), each with
+the reason, and changes nothing. Refusals by a deny entry, an ask entry or a
+sensitive name are listed apart, with a warning.
 `
 
 func (s *session) policyLearnCmd() *cobra.Command {
@@ -57,12 +57,12 @@ func (s *session) policyLearnCmd() *cobra.Command {
 	}
 	c.Flags().StringVarP(&file, "output", "o", "-", "write to this `FILE`")
 	c.Flags().BoolVar(&exact, "exact", false, "widen no arguments of tools, folders or hosts beyond what was used")
-	c.Flags().BoolVar(&refused, "refused", false, "list entries that would allow what the runs were refused; nothing is changed")
+	c.Flags().BoolVar(&refused, "refused", false, "list entries that would allow the refused actions; nothing is changed")
 	c.Flags().StringVar(&name, "name", "", "`NAME` of the policy (default: the file's name, or learned)")
 	return c
 }
 
-// learnPolicy writes the policy to a file; name is what it is called, "" for the file's name.
+// learnPolicy writes the policy to a file; name is the policy's name, "" for the file's name.
 func (s *session) learnPolicy(ctx context.Context, runs []string, file, name string, exact bool) error {
 	a, err := s.open()
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *session) learnPolicy(ctx context.Context, runs []string, file, name str
 	return nil
 }
 
-// printWidened lists what a learned policy allows beyond what the runs did.
+// printWidened lists the permissions of a learned policy beyond the actions of the runs.
 func (s *session) printWidened(list []policyreview.Widening) {
 	if len(list) == 0 {
 		return
@@ -110,7 +110,7 @@ func (s *session) printWidened(list []policyreview.Widening) {
 	}
 }
 
-// proposeRefused lists entries for what runs were refused.
+// proposeRefused lists entries for the refused actions of runs.
 func (s *session) proposeRefused(ctx context.Context, runs []string) error {
 	a, ws, err := s.openIn("")
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *session) proposeRefused(ctx context.Context, runs []string) error {
 }
 
 func (s *session) printProposal(p policyreview.Proposal, last *string) {
-	title := "entries that would allow what was refused:"
+	title := "entries that would allow the refused actions:"
 	switch {
 	case p.List == "":
 		title = "no entry is proposed for:"

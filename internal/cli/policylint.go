@@ -32,8 +32,8 @@ workspace's remit.yaml), and reports entries of allow and ask lists:
             three; it could be an allow entry. Never reported if a call named a
             sensitive file
 
-Entries of files and network are not reported if processes ran, because what
-those read is not recorded. The warnings of remit policy check are shown too.
+Entries of files and network are not reported if processes ran, because
+their reads are not recorded. The warnings of remit policy check are shown too.
 With --strict the exit status is 1 if there is a finding.
 `,
 		Example: `  remit policy lint

@@ -109,7 +109,7 @@ func (s *session) queueCmd() *cobra.Command {
 		Short: "List queued runs, cancel them, and work on them",
 		Long: `remit run --queue queues runs, and schedules do. remit serve starts them; where
 no service runs, remit queue work does. A queued run has only the authority of
-the caller who queued it, which is decided anew when the run starts. Each run
+its caller, which is decided anew when the run starts. Each run
 is started at most once.
 `,
 		Example: `  remit run plan.yaml -p policy.yaml --queue --priority 1
@@ -205,7 +205,7 @@ func whyOf(r store.QueuedRun) string {
 func (s *session) queueCancelCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel ID...",
-		Short:   "Cancel queued runs, also those that have started",
+		Short:   "Cancel queued runs, also started ones",
 		Example: "  remit queue cancel 0199c1d2",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

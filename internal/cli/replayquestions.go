@@ -75,7 +75,7 @@ func (s *session) replayQuestions(cmd *cobra.Command, of []string, f replayFlags
 	return nil
 }
 
-// once are the runs without those that are named twice.
+// once returns the runs without duplicates.
 func once(runs []ledger.Run) []ledger.Run {
 	seen := map[uuid.UUID]bool{}
 	return slices.DeleteFunc(runs, func(r ledger.Run) bool {

@@ -31,7 +31,7 @@ func (s *session) runsCmd() *cobra.Command {
 		Short:   "List runs, newest first",
 		Long: `Commands that take a RUN also accept last or @1 for the first run of this list,
 @2 for the second, and so on. Each start of an MCP server is a run of its own.
-Those are hidden unless they failed; --all and --tool show them.
+Such runs are hidden unless they failed; --all and --tool show them.
 `,
 		Example: `  remit runs
   remit show last

@@ -18,8 +18,8 @@ const defaultListen = "127.0.0.1:8642"
 // serveHelp is the help of remit serve.
 const serveHelp = `Serves the API at /v1 (agents, sessions, tools, runs, grants, approvals, audit,
 policies), its description at /v1/openapi.json, and MCP clients at /mcp. Each
-request presents a grant; the api section of the grant's policies says what it
-may do. remit ui opens the web UI.
+request presents a grant; the api section of the grant's policies lists its
+operations. remit ui opens the web UI.
 
 The first start creates the admin's grant. Its token is shown once and kept in
 $REMIT_HOME/keys/admin.token, which only you can read. The grant's policy is

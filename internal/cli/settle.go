@@ -17,10 +17,10 @@ func (s *session) settleCmd() *cobra.Command {
 	var many settleAllFlags
 	c := &cobra.Command{
 		Use:   "settle [RUN CALL]",
-		Short: "Record what an interrupted call did",
+		Short: "Record the outcome of an interrupted call",
 		Long: `A call is interrupted if its process ended between the intent and the outcome:
-it may or may not have taken effect, and Remit does not repeat it. Find out what
-it did, then record it here, under your name. remit runs --unknown lists these
+it may or may not have taken effect, and Remit does not repeat it. Find out its
+effect, then record it here, under your name. remit runs --unknown lists these
 calls until then. The record of the call itself does not change.
 
 With --all it settles many calls for one reason, each with an event of its own.
@@ -39,7 +39,7 @@ It lists them first, and records them with --yes.
 				return err
 			}
 			if happened == not {
-				return fault.New(fault.Usage, "what the call did is missing").WithHint("add --happened or --not-happened")
+				return fault.New(fault.Usage, "the outcome of the call is missing").WithHint("add --happened or --not-happened")
 			}
 			if many.all {
 				return s.settleAll(cmd, &many, happened)

@@ -189,7 +189,7 @@ func (s *session) reportCmd() *cobra.Command {
 	var format, out string
 	c := &cobra.Command{
 		Use:   "report RUN",
-		Short: "Report what a run did: timeline, denials, resources used",
+		Short: "Report on a run: timeline, denials, resources used",
 		Long: `The HTML report is one self-contained file without scripts. Of a long run it
 and the text report show the first and last 1,000 steps, and all that were
 refused something; JSON has all steps. Text that looks like a secret is masked

@@ -35,7 +35,7 @@ func (s *session) toolNewCmd() *cobra.Command {
 be named:
 
   --script  a script that runs confined: an extension, as of remit ext new
-  --wasm    a WebAssembly module in Go: it reaches only what it is handed
+  --wasm    a WebAssembly module in Go, with access by its manifest only
   --go      functions of a Go program that embeds Remit
 `,
 		Example: `  remit tool new word_count --script

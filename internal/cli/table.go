@@ -254,7 +254,7 @@ func (s *session) tableRow(head []string, r []cell, widths []int, room int) {
 	}
 }
 
-// tableLine prints one line of cells, and what does not fit on the next one.
+// tableLine prints one line of cells, and continues on the next one where they do not fit.
 func (s *session) tableLine(head []string, r []cell, widths []int, room int) {
 	const indent = 4
 	var b strings.Builder

@@ -2,7 +2,7 @@ package cli
 
 import "golang.org/x/sys/unix"
 
-// The requests that read a terminal's settings, and write them and drop what was typed.
+// The requests that read a terminal's settings, and write them and drop typed input.
 const (
 	getTermios      = unix.TIOCGETA
 	setTermiosFlush = unix.TIOCSETAF

@@ -55,7 +55,7 @@ remit tool ID shows.
 	return c
 }
 
-// toolFlags are the flags of remit tools; those that need no parsing are in the filter.
+// toolFlags are the flags of remit tools that need parsing; the others are in the filter.
 type toolFlags struct {
 	catalog.Filter
 	risk    string

@@ -24,7 +24,7 @@ func (s *session) topCmd() *cobra.Command {
 	every := time.Second
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Show what is going on: live runs, calls, budgets and waiting approvals",
+		Short: "Show live runs, calls, budgets and waiting approvals",
 		Long: `Fills the terminal with the runs that have not ended and what waits for
 approval, and keeps it up to date until q. Without a terminal it prints this
 once. --json prints one snapshot; with --follow, one line of JSON for each.

@@ -181,7 +181,7 @@ var expected = map[string]string{
 	"uint": "a number of at least 0", "uint32": "a number of at least 0", "uint64": "a number of at least 0",
 }
 
-// nearFlag suggests what an unknown flag was meant to be, or returns "".
+// nearFlag suggests a known flag similar to an unknown one, or returns "".
 func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	if unknown.GetSpecifiedShortnames() != "" {
 		return ""

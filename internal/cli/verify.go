@@ -34,11 +34,11 @@ func (s *session) verifyCmd() *cobra.Command {
 		Long: `Recomputes all hashes of the ledger, or of one run, and checks the signed
 checkpoints. Every altered record is listed.
 
---since-last reads only what was recorded since the last verification of the
-ledger that found nothing altered: fast, also for a long record. It does not
+--since-last reads only the events since the last verification of the ledger
+that found nothing altered: fast, also for a long record. It does not
 notice if older events, their payloads or the lists of their runs were altered
 after that; the answer says which events were not read. Verify the whole ledger
-from time to time. What was verified is kept, signed, in $REMIT_HOME.
+from time to time. The result is kept, signed, in $REMIT_HOME.
 
 A checkpoint stored elsewhere also detects that the whole ledger was replaced:
 --save-checkpoint FILE writes a signed checkpoint, --checkpoint FILE checks

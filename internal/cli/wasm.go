@@ -16,9 +16,9 @@ func (s *session) wasmCmd() *cobra.Command {
 		Use:   "wasm",
 		Short: "Add tools from WebAssembly modules",
 		Long: `Each function of an added module is a tool with the ID wasm:NAME:FUNCTION. A
-module can use only what its manifest requests and the policy allows: folders,
-variables, the time, random numbers. It has no network and cannot start
-processes.
+module can use only folders, variables, the time and random numbers, as its
+manifest requests them and the policy allows them. It has no network and cannot
+start processes.
 `,
 		Example: `  remit wasm add text text.wasm
   remit wasm show text`,

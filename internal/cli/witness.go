@@ -43,7 +43,7 @@ func (s *session) witnessCmd() *cobra.Command {
 		Use:   "send",
 		Short: "Send the newest checkpoint to all witnesses now",
 		Long: `Signs a checkpoint if events are new, and gives it to every witness. Each first
-checks that the ledger extends what it has. For a timer, where no remit serve
+checks that the ledger extends its own copy. For a timer, where no remit serve
 runs.
 `,
 		Example: "  remit witness send",
@@ -72,7 +72,7 @@ func (s *session) witnessAcceptCmd() *cobra.Command {
 	var here bool
 	c := &cobra.Command{
 		Use:   "accept [NAME]",
-		Short: "Go on with a ledger that lacks what a witness has seen",
+		Short: "Go on with a ledger that lacks events that a witness has seen",
 		Long: `Records that the ledger goes on although this witness has seen a history that it
 does not have: events are lost for good. Look for a newer copy of the ledger
 first. From then on the witness protects nothing: give it another file or

@@ -55,7 +55,7 @@ The token file is needed the first time. It is used up by joining.
 	return c
 }
 
-// workerTold prints what a worker does.
+// workerTold prints the events of a worker.
 func (s *session) workerTold(event, detail string) {
 	if s.json {
 		if err := s.printJSON(map[string]any{"event": event, "detail": detail}); err != nil {
