@@ -90,7 +90,7 @@ type App struct {
 	noted bool // changes of the settings were recorded
 }
 
-// Own is what the program adds that the App is part of.
+// Own holds the additions of the program that the App is part of.
 type Own struct {
 	Tools  []permit.Tool
 	Models []model.Provider
@@ -205,9 +205,8 @@ func (a *App) noteSettings(ctx context.Context, s store.Backend) error {
 	return err
 }
 
-// Reader opens the ledger to look at: also one that cannot be written, for want of permission or space, one that was changed
-// so that nothing can be added to it, for verify to say what was changed, and one that was
-// rolled back.
+// Reader opens the ledger for reading: also one that cannot be written, for want of permission or space, one that was
+// changed so that nothing can be added to it, so that verify can report the change, and one that was rolled back.
 func (a *App) Reader(ctx context.Context) (store.Backend, error) {
 	s, err := a.Store(ctx)
 	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreFull) && !errors.Is(err, fault.StoreCorrupt) && !errors.Is(err, fault.RolledBack) {

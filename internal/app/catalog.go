@@ -18,16 +18,15 @@ func (a *App) openCatalog() (*catalog.Catalog, error) {
 	})
 }
 
-// offered are the tools that clients and models are shown: those that can be
-// called. Being shown counts as a use, so what is shown is pinned.
+// offered are the callable tools, as listed to clients and models. Listing a tool counts as a use,
+// so listed tools are pinned.
 func (a *App) offered(ctx context.Context) []*tool.Spec { return a.offeredOf(ctx, "") }
 
 // offerWait is how long a client's list waits for servers that have to be started or
 // reached. The client is told once they answer.
 const offerWait = 2 * time.Second
 
-// offeredOf are those of one source, which is waited for as long as it takes; "": of
-// all.
+// offeredOf are the callable tools of one source, with a wait as long as it takes; "": of all.
 func (a *App) offeredOf(ctx context.Context, source string) []*tool.Spec {
 	_ = a.Extensions.Sync() // where they cannot be read, their calls are refused with the reason
 	f := catalog.Filter{Source: source, Enabled: true, Use: true}

@@ -25,7 +25,7 @@ import (
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
-// MCPRequest says what MCP clients are served.
+// MCPRequest describes the service for MCP clients.
 type MCPRequest struct {
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
@@ -34,8 +34,8 @@ type MCPRequest struct {
 	Planning  bool         // refuse calls with side effects
 	Frozen    *frozen.Plan // refuse other calls, in each run; nil: do not
 	Wait      bool         // let calls wait for approvals that nobody at the client can give
-	// Elicit lets the person at the client answer what the policy asks. Under a grant, the
-	// person does only where it is the one that was issued to them.
+	// Elicit lets the person at the client answer the policy's questions. Under a grant, the person
+	// does only where it is the one that was issued to them.
 	Elicit bool
 	// Server is the one MCP server that is served, under the names that it gives its
 	// tools, resources and prompts; "": the whole catalog.

@@ -44,7 +44,7 @@ type ServeRequest struct {
 	Ready func(Served)
 }
 
-// Served is what a person is told when the service begins.
+// Served is the information for a person when the service begins.
 type Served struct {
 	grants.AdminGrant
 
@@ -56,7 +56,7 @@ type Served struct {
 	Traced  string // where traces go; "": nowhere
 }
 
-// Serve answers the HTTP API until ctx ends, and then finishes what is under way.
+// Serve answers the HTTP API until ctx ends, and then finishes the calls under way.
 func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	conf, err := listen.TLS(q.Cert, q.Key)
 	if err != nil {
@@ -134,8 +134,7 @@ func (a *App) describe(s *Served, addr string, secure bool, ui *webUI) {
 	}
 }
 
-// inBackground begins what a service does besides answering, until ctx ends. wait waits for
-// the end of it.
+// inBackground begins a service's background work, until ctx ends. wait waits for the end of it.
 func (a *App) inBackground(ctx context.Context, st store.Backend, served []byte) (wait func()) {
 	var all sync.WaitGroup
 	all.Go(func() { nodes.Run(ctx, a.Home, st, served) })

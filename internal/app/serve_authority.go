@@ -135,8 +135,8 @@ func (s *served) Check(_ context.Context, text string) (httpapi.PolicySummary, e
 	return httpapi.PolicySummary{OK: true, Name: p.Name(), Digest: p.Digest().String(), Text: string(p.Print())}, nil
 }
 
-// Explain implements httpapi.Policies. Nothing is looked up: whoever may only ask
-// what a policy decides does not learn where links of this machine lead.
+// Explain implements httpapi.Policies. Nothing is looked up: a caller that may only ask for a
+// policy's decisions does not learn where links of this machine lead.
 func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id string, args map[string]any) (policyreview.Explanation, error) {
 	chain, err := s.chain(ctx, who, text)
 	if err != nil {

@@ -174,8 +174,8 @@ func withRegistries(name, source string, list []servers.OwnRegistries) (string, 
 	return src, err
 }
 
-// planServers finds the MCP servers of the agents, without those that are Remit's. A file that cannot
-// be read is left to the agent: the hook decides what its servers may do.
+// planServers finds the MCP servers of the agents, without Remit's own. A file that cannot be read is
+// left to the agent: the hook decides the calls of its servers.
 func (a *App) planServers(q SetupRequest, found []clients.Found) (out []AgentServers) {
 	for _, f := range found {
 		for _, scope := range []clients.Scope{clients.Project, clients.User} {

@@ -8,9 +8,8 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 )
 
-// sources is every source of tools besides those that are built in: a kind of
-// source is a line. One that cannot be made is catalog.Broken, so that it is
-// listed with the reason. Nothing is started here.
+// sources is every source of tools that are not built in: a kind of source is a line. One that
+// cannot be made is catalog.Broken, so that it is listed with the reason. Nothing is started here.
 func (a *App) sources() []catalog.Source {
 	return slices.Concat(a.Servers.Sources(), a.APIs.Sources(), a.Modules.Sources(), a.Extensions.Sources())
 }

@@ -1,8 +1,7 @@
-// Command client plays the client scenarios of the public MCP conformance suite
-// through Remit: the server under the suite's eyes is added to Remit as a server
-// elsewhere, and an ordinary client of the SDK uses it behind remit mcp serve. So
-// what the suite sees on the wire is Remit's own client, and its OAuth that of
-// remit mcp login.
+// Command client plays the client scenarios of the public MCP conformance suite through Remit: the
+// server under the suite's eyes is added to Remit as a server elsewhere, and an ordinary client of
+// the SDK uses it behind remit mcp serve. So the suite sees Remit's own client on the wire, and its
+// OAuth is that of remit mcp login.
 //
 // The suite gives the server's URL as the last argument, and the scenario in the
 // environment; REMIT names the remit to try.
@@ -109,7 +108,7 @@ func (u *user) session(do func(cs *mcp.ClientSession) error) error {
 	return errors.Join(do(cs), cs.Close())
 }
 
-// call calls a tool; what it comes to is for the suite to see.
+// call calls a tool; the suite checks the outcome.
 func (u *user) call(cs *mcp.ClientSession, name string, args map[string]any) (text string, err error) {
 	res, err := cs.CallTool(u.ctx, &mcp.CallToolParams{Name: name, Arguments: args})
 	if err != nil {
@@ -228,7 +227,7 @@ func (u *user) authorised() error {
 
 var signIn = regexp.MustCompile(`(?m)^https?://\S+$`)
 
-// logIn does what a person does after remit mcp login: it opens the URL.
+// logIn does the person's step after remit mcp login: it opens the URL.
 func (u *user) logIn() error {
 	args := []string{"mcp", "login", "c", "--anywhere", "--client-metadata", "https://conformance-test.local/client-metadata.json"}
 	id, _ := u.known["client_id"].(string)
