@@ -29,10 +29,9 @@ type Agents struct {
 	by      agent.Caller
 }
 
-// Agents opens the agents that Home keeps. own are capabilities that this program
-// has besides the built-in ones and those of files. Sessions are under the
-// runtime's Grant, or else its policy. What Agents gives must be closed before the
-// runtime is.
+// Agents opens the agents that Home keeps. own are capabilities that this program has besides the
+// built-in ones and those of files. Sessions are under the runtime's Grant, or else its policy. The
+// returned Agents must be closed before the runtime is.
 //
 // Where a policy asks, Options.Ask is called; without it such calls are denied.
 func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, error) {
@@ -76,7 +75,7 @@ func refuseApproval(context.Context, approval.Case) (store.Vote, error) {
 // with them, and records the end of what ran.
 func (a *Agents) Close(ctx context.Context) error { return a.service.Close(ctx) }
 
-// Capabilities lists what agents can be given, as it is now.
+// Capabilities lists the capabilities that agents can have at present.
 func (a *Agents) Capabilities() []CapabilityInfo {
 	list, _ := a.reg.List()
 	out := make([]CapabilityInfo, len(list))
@@ -86,8 +85,8 @@ func (a *Agents) Capabilities() []CapabilityInfo {
 	return out
 }
 
-// Create keeps a new agent and gives it with its ID. All that is wrong with it is
-// told at once. ID and Version of what it is given do not count.
+// Create keeps a new agent and gives it with its ID. All that is wrong with it is told at once. ID
+// and Version of x are ignored.
 func (a *Agents) Create(ctx context.Context, x Agent) (Agent, error) {
 	in, err := x.inner()
 	if err != nil {
@@ -114,8 +113,8 @@ func (a *Agents) List(ctx context.Context, limit int) ([]Agent, error) {
 	return out, err
 }
 
-// Update changes an agent to what it is given. Version must be that of what is
-// kept, or 0 to overwrite whatever is.
+// Update replaces the agent with x's ID by x. Version must be the stored version, or 0 to overwrite
+// any version.
 func (a *Agents) Update(ctx context.Context, x Agent) (Agent, error) {
 	in, err := x.inner()
 	if err != nil {
@@ -174,9 +173,9 @@ func (s *AgentSession) Info(ctx context.Context) (SessionInfo, error) {
 // and tools are called until the agent is done. on, if not nil, is told of what
 // happens meanwhile, from the calling goroutine. Ending ctx cancels the turn.
 //
-// A denied or failed tool call is not an error: the agent is told, and continues.
-// An error says why the turn ended early, as [BudgetSpent] or [ModelFailed]; the
-// Turn has what was said until then. A session that is at work is [SessionBusy].
+// A denied or failed tool call is not an error: the agent is told, and continues. An error is the
+// reason why the turn ended early, as [BudgetSpent] or [ModelFailed]; the Turn has the messages
+// until then. A session that is at work is [SessionBusy].
 func (s *AgentSession) Send(ctx context.Context, text string, on func(AgentEvent)) (Turn, error) {
 	var tell func(agent.Event)
 	if on != nil {
@@ -190,9 +189,9 @@ func (s *AgentSession) Send(ctx context.Context, text string, on func(AgentEvent
 	return Turn{Reply: t.Reply, Messages: messagesOf(t.Messages), Session: sessionOf(t.Session)}, err
 }
 
-// Resume goes on with a turn that was paused, or that ended with its process, and
-// waits for it. No call whose outcome is recorded is made again, and none that may
-// have had its effect: those the agent is told were interrupted.
+// Resume goes on with a turn that was paused, or that ended with its process, and waits for it. No
+// call whose outcome is recorded is made again, and none that may have had its effect: the agent is
+// told that such calls were interrupted.
 func (s *AgentSession) Resume(ctx context.Context) (SessionInfo, error) {
 	if _, err := s.a.service.Resume(ctx, s.a.by, s.id); err != nil {
 		return SessionInfo{}, err
@@ -266,11 +265,10 @@ func (s *AgentSession) Close(ctx context.Context) error {
 	return s.a.service.DeleteSession(ctx, s.a.by, s.id)
 }
 
-// Replay carries the loop of a whole session out again from its record: without a
-// model, a tool or a network, every message must come out to the byte. A difference
-// is an error of the code [ReplayMismatch]. What ran must have ended: Replay is also
-// for Agents that were closed. remit replay does the same for agents without
-// capabilities of a program's own.
+// Replay carries the loop of a whole session out again from its record: without a model, a tool or
+// a network, every message must come out to the byte. A difference is an error of the code
+// [ReplayMismatch]. The session's work must have ended: Replay is also for Agents that were closed.
+// remit replay does the same for agents without capabilities of a program's own.
 func (a *Agents) Replay(ctx context.Context, session string) (SessionReplay, error) {
 	res, err := a.app.Replays.Session(ctx, session, a.reg)
 	out := SessionReplay{Session: res.Session.String(), Messages: res.Messages}

@@ -26,7 +26,7 @@ const (
 	GrantHolder       = fault.GrantHolder       // somebody else's grant is needed
 )
 
-// Agent is what sessions are made of.
+// Agent is the definition from which sessions are made.
 type Agent struct {
 	ID           string
 	Name         string
@@ -68,8 +68,7 @@ func Uses(ids ...string) []Use {
 	return out
 }
 
-// AgentLimits bounds what an agent's sessions do, besides policies. Zero fields
-// have defaults.
+// AgentLimits bounds the sessions of an agent, besides policies. Zero fields have defaults.
 type AgentLimits struct {
 	Steps     int   // model calls of one turn
 	MaxTokens int64 // of one answer
@@ -78,7 +77,7 @@ type AgentLimits struct {
 	Attempts  int   // how often unmet commitments are given back to the model in one turn
 }
 
-// SessionState says what a session is doing.
+// SessionState is the state of a session.
 type SessionState string
 
 // The states of sessions.

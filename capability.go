@@ -47,9 +47,8 @@ type AgentTool struct {
 	// nil: nothing is known, which counts as "system.exec". Empty, but not nil: none.
 	Effects []string
 	Risk    string // low, medium, high or critical; default: high with side effects, else low
-	// Run answers a call. args fit Input. What it gives is written as JSON: an object
-	// as it is, anything else as {"result": ...}. The text of its error is told to
-	// the model and recorded.
+	// Run answers a call. args fit Input. The result is encoded as JSON: an object as it is,
+	// anything else as {"result": ...}. The text of its error is told to the model and recorded.
 	Run func(ctx context.Context, args json.RawMessage) (any, error)
 }
 

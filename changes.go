@@ -6,7 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/service/changes"
 )
 
-// Changes is what a run wrote whose writes were held: see [Options.Changeset].
+// Changes holds the held writes of a run: see [Options.Changeset].
 type Changes struct {
 	Run       string
 	State     string // "review", "applied", "rejected" or "undone"
@@ -40,7 +40,7 @@ type Change struct {
 	Omitted string
 }
 
-// Undone is what an undo did.
+// Undone is the result of an undo.
 type Undone struct {
 	Restored []Change
 	Kept     []string // folders that stay because something else is in them
@@ -72,12 +72,11 @@ func (rt *Runtime) Changes(ctx context.Context, run string) (Changes, error) {
 	return out, nil
 }
 
-// Apply carries a held run's changes over into its workspace, all of the chosen
-// ones or none: those at or beneath the paths, relative to the workspace, or
-// without paths all that the run's policies allow. It is an error of the code
-// [Conflict] if the workspace changed underneath. It gives what was applied. Without
-// paths, the held calls that wait are then carried out in order. The first that does not
-// complete is a [Conflict]; what was done stays done.
+// Apply carries a held run's changes over into its workspace, all of the chosen ones or none: those
+// at or beneath the paths, relative to the workspace, or without paths all that the run's policies
+// allow. It is an error of the code [Conflict] if the workspace changed underneath. It returns the
+// applied changes. Without paths, the held calls that wait are then carried out in order. The first
+// that does not complete is a [Conflict]; earlier calls stay done.
 func (rt *Runtime) Apply(ctx context.Context, run string, paths ...string) ([]Change, error) {
 	set, err := rt.app.Changes.Apply(ctx, "", run, changes.Decision{}, paths...)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package remit runs AI agents' tool calls within their remit, inside a Go
-// program. It is the same engine as the remit command: every call is decided by
-// policy, recorded before it acts, confined by the operating system while it
-// acts, and can be verified and replayed afterwards. There is no other way to a
-// tool, and what is run here shows in `remit runs` and `remit report` too.
+// Package remit runs AI agents' tool calls within their remit, inside a Go program. It is the same
+// engine as the remit command: every call is decided by policy, recorded before it acts, confined
+// by the operating system while it acts, and can be verified and replayed afterwards. There is no
+// other way to a tool, and calls made here also show in `remit runs` and `remit report`.
 //
 // Start at [Open]. An agent loop begins a [Session] and makes one call after
 // the other; a fixed list of steps is a plan, see [Runtime.RunPlan]:

@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
-// GrantTerms says what a grant is issued or narrowed with. Zero budgets are none.
+// GrantTerms are the terms with which a grant is issued or narrowed. Zero budgets are none.
 type GrantTerms struct {
 	Policies [][]byte      // YAML or JSON. To issue: at least one that is complete; to narrow: any, or none
 	Holder   string        // who is to hold it, as "agent:docs"; default: the person, or who holds it already
@@ -37,9 +37,9 @@ func (rt *Runtime) terms(t GrantTerms) (grants.Terms, error) {
 	return out, nil
 }
 
-// IssueGrant makes a grant, which is recorded, and gives its token: Options.Grant of
-// another runtime takes it, as do remit run --grant and the HTTP API. Who has the
-// token has the authority, so it is a secret.
+// IssueGrant makes a grant, which is recorded, and gives its token: Options.Grant of another
+// runtime takes it, as do remit run --grant and the HTTP API. The holder of the token has the
+// authority, so it is a secret.
 func (rt *Runtime) IssueGrant(ctx context.Context, t GrantTerms) (token string, err error) {
 	terms, err := rt.terms(t)
 	if err != nil {
@@ -64,8 +64,8 @@ func (rt *Runtime) NarrowGrant(ctx context.Context, token string, t GrantTerms) 
 	return out.Text, err
 }
 
-// RevokeGrant ends a grant for good, and all that derives from it: what it is used
-// for anywhere is refused from the next call on.
+// RevokeGrant ends a grant for good, and all that derives from it: every use of it anywhere is
+// refused from the next call on.
 func (rt *Runtime) RevokeGrant(ctx context.Context, token, reason string) error {
 	_, err := rt.app.Grants.SetStanding(ctx, token, store.Revoked, reason)
 	return err

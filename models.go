@@ -24,7 +24,7 @@ type ModelProvider struct {
 	URL, Key string
 	// Header has the key, after KeyPrefix. Default: Authorization, and "Bearer ".
 	KeyHeader, KeyPrefix string
-	// Limits is what is known of a model; nil: nothing. The settings' models.limits and
+	// Limits returns the known limits of a model; nil: none. The settings' models.limits and
 	// models.prices count before it.
 	Limits func(name string) ModelLimits
 	// Chat asks for the next message of a conversation. It may call say with pieces of the
@@ -34,7 +34,7 @@ type ModelProvider struct {
 	Chat func(ctx context.Context, client *http.Client, q ModelRequest, say func(text string)) (ModelAnswer, error)
 }
 
-// ModelRequest is what a model is asked.
+// ModelRequest is a request to a model.
 type ModelRequest struct {
 	Model       string // without the provider's name
 	System      string
@@ -50,7 +50,7 @@ type ModelTool struct {
 	Input             json.RawMessage // JSON Schema of the arguments
 }
 
-// ModelAnswer is what a model says.
+// ModelAnswer is a model's answer.
 type ModelAnswer struct {
 	Text    string
 	Calls   []ToolCall // that it wants to be made: Name, Args and, where the service gives one, ID
@@ -65,7 +65,7 @@ type ModelTokens struct {
 	CacheRead, CacheWrite int64
 }
 
-// ModelLimits is what is known of a model. Zero: not known.
+// ModelLimits are the known limits of a model. Zero: not known.
 type ModelLimits struct {
 	Context, MaxOutput int64        // tokens
 	Prices             *ModelTokens // millionths of a dollar for a million tokens of each kind; nil: not known

@@ -52,8 +52,8 @@ type Options struct {
 	// Environ is the environment (as NAME=value) that settings are taken from
 	// and that commands get what the policy lists of. Default: the process's.
 	Environ []string
-	// Changeset holds what runs write, also where the policy does not say so: the
-	// workspace stays as it is until [Runtime.Apply]. See [Runtime.Changes].
+	// Changeset holds the writes of runs, even if the policy does not hold them: the workspace
+	// stays unchanged until [Runtime.Apply]. See [Runtime.Changes].
 	Changeset bool
 	// Frozen is the file of a frozen plan: all calls must be in it, each once.
 	// remit plan freeze makes one.
@@ -171,8 +171,8 @@ func (rt *Runtime) Tools() []Tool {
 	return out
 }
 
-// person is who answers questions where the program names nobody. The environment does
-// not say: with another $USER one person would count as two.
+// person is the approver if the program names none. The environment does not say: with another
+// $USER one person would count as two.
 func (rt *Runtime) person() string {
 	if rt.opts.User != "" {
 		return "user:" + rt.opts.User
@@ -180,7 +180,7 @@ func (rt *Runtime) person() string {
 	return home.Person()
 }
 
-// request is what all runs of the runtime have in common.
+// request holds the common settings of all runs of the runtime.
 func (rt *Runtime) request() runs.Request {
 	q := runs.Request{
 		Root: rt.root, Workspace: rt.workspace, Changeset: rt.opts.Changeset, Frozen: rt.frozen, Planning: rt.opts.Planning,
@@ -319,9 +319,9 @@ func (rt *Runtime) Replay(ctx context.Context, run string) (Replay, error) {
 	return out, err
 }
 
-// Verify recomputes the ledger, or the part of it that a run is, and checks its
-// signed checkpoints. A ledger that is not what was recorded is an error of the
-// code [VerifyFailed], and the result names each record concerned.
+// Verify recomputes the ledger, or the part of it that a run is, and checks its signed checkpoints.
+// An altered ledger is an error of the code [VerifyFailed], and the result names each record
+// concerned.
 func (rt *Runtime) Verify(ctx context.Context, o VerifyOptions) (Verification, error) {
 	st, err := rt.app.Reader(ctx)
 	if err != nil {
@@ -351,9 +351,8 @@ const (
 	HTML Format = "html" // one page that needs nothing else
 )
 
-// Report writes what a run did: its timeline, what was denied and by which
-// rule, and the files, hosts and commands that it touched. What looks like a
-// secret is taken out.
+// Report writes the report of a run: its timeline, the denials with their rules, and the files,
+// hosts and commands that it touched. Apparent secrets are removed.
 func (rt *Runtime) Report(ctx context.Context, w io.Writer, run string, f Format) error {
 	d, err := rt.app.History.Report(ctx, run)
 	if err != nil {

@@ -46,7 +46,7 @@ func (s *Session) End(ctx context.Context) (Run, error) {
 	return runOf(s.s.Result()), err
 }
 
-// Question is what a policy asks a person.
+// Question is a policy's question to a person.
 type Question struct {
 	Run      string
 	Index    int // the call's place in its run, from 1
@@ -57,7 +57,7 @@ type Question struct {
 	Decision Decision       // which rule asks, and why
 }
 
-// Answer is what the person said. The zero Answer says no.
+// Answer is a person's answer. The zero Answer says no.
 type Answer struct {
 	Yes    bool
 	By     string // who answered, for the record, as "user:ann"

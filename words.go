@@ -78,7 +78,7 @@ const (
 // CodeOf is the code that an error carries, or [Internal] if it carries none.
 func CodeOf(err error) Code { return fault.CodeOf(err) }
 
-// Tool describes what can be called.
+// Tool describes a callable tool.
 type Tool struct {
 	ID          string // as "fs.read"
 	Title       string
@@ -132,8 +132,7 @@ type SideEffect struct {
 	Bytes  int64  // written, received, ...
 }
 
-// Decision is what the policies said of a call; it is zero where the call did
-// not come to one.
+// Decision is the policies' decision about a call; it is zero where there was none.
 type Decision struct {
 	Effect   string // "allow", "ask" or "deny"
 	Rule     string // the deciding entry, as `files.read.deny[0] "**/*.bak"`, or "default"
@@ -345,7 +344,7 @@ func verify(ctx context.Context, st store.Store, o VerifyOptions) (Verification,
 	}
 	if err == nil && len(out.Problems) > 0 {
 		p := out.Problems[0]
-		err = fault.New(fault.VerifyFailed, "the ledger is not what was recorded: %s %s: %s", p.Table, p.Key, p.Message)
+		err = fault.New(fault.VerifyFailed, "the ledger was altered: %s %s: %s", p.Table, p.Key, p.Message)
 	}
 	return out, err
 }

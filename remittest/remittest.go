@@ -2,8 +2,8 @@
 // language model, a network or the person's own home.
 //
 // [Open] opens a runtime in folders of the test. A [Model] is a language model whose answers the
-// test writes, and a [Tool] stands in for a tool: both remember what they were asked. All else is
-// the real engine: policies decide, the ledger records, and it is verified when the test ends.
+// test writes, and a [Tool] stands in for a tool: both remember their requests. All else is the
+// real engine: policies decide, the ledger records, and it is verified when the test ends.
 //
 //	model := remittest.NewModel(t, remittest.Call("berth", map[string]any{"ship": "Aurora"}), remittest.Say("At berth 7."))
 //	berth := remittest.NewTool("harbour.berth", remittest.Return(7))
@@ -28,7 +28,7 @@ import (
 	"github.com/remitrun/remit"
 )
 
-// ModelID is the ID of a [Model]: what an agent names, and a policy must allow.
+// ModelID is the ID of a [Model]: agents name it, and a policy must allow it.
 const ModelID = "test/model"
 
 // Open opens a runtime. Where o says nothing, its home and its workspace are new folders, its
@@ -107,7 +107,7 @@ func ModelFunc(answer func(q remit.ModelRequest) (remit.ModelAnswer, error)) *Mo
 	return &Model{answer: func(_ int, q remit.ModelRequest) (remit.ModelAnswer, error) { return answer(q) }}
 }
 
-// Provider is what a runtime is given. The name of the model is [ModelID].
+// Provider is the model provider for a runtime. The name of the model is [ModelID].
 func (m *Model) Provider() remit.ModelProvider {
 	return remit.ModelProvider{Name: "test", Chat: func(ctx context.Context, _ *http.Client, q remit.ModelRequest, _ func(string)) (remit.ModelAnswer, error) {
 		if err := ctx.Err(); err != nil {
@@ -120,7 +120,7 @@ func (m *Model) Provider() remit.ModelProvider {
 	}}
 }
 
-// Requests returns what the model was asked so far.
+// Requests returns the model's requests so far.
 func (m *Model) Requests() []remit.ModelRequest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,8 +168,8 @@ func Return(v any) func(map[string]any) (any, error) {
 	}
 }
 
-// AgentTool is what a runtime is given. Its fields may be changed before, to have the schema and
-// the effects of the tool that it stands for.
+// AgentTool is the tool for a runtime. Its fields may be changed before, to have the schema and the
+// effects of the tool that it stands for.
 func (x *Tool) AgentTool() remit.AgentTool {
 	return remit.Func(x.name, "Stands in for "+x.name+".", `{"type": "object"}`, func(_ context.Context, args map[string]any) (any, error) {
 		x.mu.Lock()

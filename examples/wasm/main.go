@@ -3,8 +3,8 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -o text.wasm .
 //
-// that reads one request from its standard input and writes one answer to its
-// standard output. What it may reach is in text.yaml, beside it.
+// that reads one request from its standard input and writes one answer to its standard output. Its
+// permissions are in text.yaml, beside it.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// request is what Remit asks.
+// request is Remit's request.
 type request struct {
 	Function string `json:"function"`
 	Args     struct {
