@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The bill of materials is an SPDX 2.3 document. What it lists is what the linker embedded
-// in the program, not what a manifest asked for.
+// The bill of materials is an SPDX 2.3 document. It lists the modules that the linker embedded in
+// the program, not those of a manifest.
 type (
 	bill struct {
 		Version      string        `json:"spdxVersion"`

@@ -157,7 +157,7 @@ func thirdParty(repo string, programs []Program) ([]byte, error) {
 	return compressed(b.Bytes()), nil
 }
 
-// modules are what is linked into any of the programs, without Remit itself.
+// modules are the modules linked into any of the programs, without Remit itself.
 func modules(programs []Program) []*debug.Module {
 	var out []*debug.Module
 	for _, p := range programs {

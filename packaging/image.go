@@ -129,7 +129,7 @@ func layer(r Release, p Program, docs []File) ([]byte, error) {
 	return b.Bytes(), w.Close()
 }
 
-// folders are those of files, and three that the user needs.
+// folders are the folders of files, and three that the user needs.
 func folders(files []File) []tar.Header {
 	modes := map[string]tar.Header{
 		"tmp/":                                  {Mode: 0o1777},

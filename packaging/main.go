@@ -1,7 +1,7 @@
-// Command packaging makes what users install from programs that are already built: deb, rpm
-// and apk packages, a container image, a bill of materials for each program, and signed
-// checksums. It needs neither root nor the network. The same programs give the same files,
-// byte for byte. Start at [run].
+// Command packaging makes the files for installation from programs that are already built: deb, rpm
+// and apk packages, a container image, a bill of materials for each program, and signed checksums.
+// It needs neither root nor the network. The same programs give the same files, byte for byte.
+// Start at [run].
 package main
 
 import (

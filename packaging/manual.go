@@ -113,7 +113,7 @@ func flags(b *strings.Builder, name string, set *pflag.FlagSet) {
 	})
 }
 
-// prose writes paragraphs; those with an indented line are shown as they are.
+// prose writes paragraphs; paragraphs with an indented line are shown unchanged.
 func prose(b *strings.Builder, text string) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		if paragraph = strings.Trim(paragraph, "\n"); paragraph == "" {

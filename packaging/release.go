@@ -57,7 +57,7 @@ func (p Program) setting(key string) string {
 	return ""
 }
 
-// Release identifies what is packaged.
+// Release identifies the packaged release.
 type Release struct {
 	Version    string // as Debian and RPM order it, as 1.2.3 or 0.0.0~git20261123.680e6f7c1a2b
 	Alpine     string // as apk orders it

@@ -12,7 +12,7 @@ import (
 // sumsFile lists the checksums of all files, as sha256sum reads it.
 const sumsFile = "SHA256SUMS"
 
-// namespace is what a signature is made for: it is worth nothing as a signature of another kind.
+// namespace is the purpose of a signature: it is worth nothing as a signature of another kind.
 const namespace = "remit-release"
 
 func writeSums(dir string) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// The policies. Remit's two entries that allow whole families of built-in
-// tools have no counterpart: there, an action's group says what it is.
+// The policies. Remit's two entries that allow whole families of built-in tools have no
+// counterpart: there, the kind of an action is its group.
 var (
 	//go:embed policy.yaml
 	remitPolicy []byte

@@ -25,7 +25,7 @@ type Size struct {
 	RunLength int // calls of each run; the last one may be shorter
 }
 
-// What is rare in a ledger: every so many calls.
+// Rare events in a ledger: every so many calls.
 const (
 	failedEvery  = 500
 	deniedEvery  = 700

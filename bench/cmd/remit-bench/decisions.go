@@ -24,8 +24,8 @@ const (
 	decideRepeat = 40 // passes over the questions in a round
 )
 
-// decisions asks all engines the same questions in turns. What is compared is
-// the median over the rounds of the mean over the questions.
+// decisions asks all engines the same questions in turns. The compared value is the median over the
+// rounds of the mean over the questions.
 func (b *bench) decisions() error {
 	engines, err := decide.Engines()
 	if err != nil {

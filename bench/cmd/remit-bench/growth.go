@@ -22,8 +22,8 @@ const (
 	soakFactor = 20
 )
 
-// growth looks at what must not slow down as the ledger grows: lists whose filters few
-// events, or none, have passed, single runs, verification and doctor.
+// growth measures the operations that must not slow down as the ledger grows: lists whose filters
+// few events, or none, have passed, single runs, verification and doctor.
 func (b *bench) growth() error {
 	home, err := os.MkdirTemp(b.dir, "grown-")
 	if err != nil {

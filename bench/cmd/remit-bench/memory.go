@@ -12,9 +12,9 @@ const (
 	memoryFlat  = 1.25
 )
 
-// memory runs plans whose every step has an output of 1 MiB that no other step
-// has: windows of a file of random bytes, each some bytes further on. What is
-// the same for the whole of two outputs is kept once, and no two are the same.
+// memory runs plans whose every step has an output of 1 MiB that no other step has: windows of a
+// file of random bytes, each some bytes further on. Equal outputs are kept once, and no two are
+// equal as a whole.
 func (b *bench) memory() error {
 	few, many := 500, 5000
 	if b.full {

@@ -97,7 +97,7 @@ func (b *bench) wasm() error {
 	return nil
 }
 
-// grants measures what authority that is handed on costs.
+// grants measures the cost of authority that is handed on.
 func (b *bench) grants() error {
 	f, err := b.micro("internal/authority/policy", "^BenchmarkDecide(Chain)?$", "1s", 3)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// table is what was measured.
+// table holds the measurements.
 type table struct {
 	before, after string
 	took          time.Duration
@@ -63,7 +63,7 @@ func (t *table) writeMarkdown(file string) error {
 	head, rest, ok := strings.Cut(string(src), begin)
 	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		return fmt.Errorf("%s has no place for what was measured", file)
+		return fmt.Errorf("%s has no place for the measurements", file)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured %s in %.0f s with\n\n    make build && sh bench/run.sh --write\n\n", time.Now().UTC().Format(time.DateOnly), t.took.Seconds())
@@ -75,7 +75,7 @@ func (t *table) writeMarkdown(file string) error {
 	return os.WriteFile(file, []byte(head+begin+"\n"+b.String()+"\n"+end+tail), 0o644)
 }
 
-// surroundings says on what, and beside what, was measured.
+// surroundings describes the machine, and its other load, during the measurement.
 func surroundings() string {
 	load := "unknown"
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
