@@ -9,7 +9,7 @@ import (
 
 // The codes that agents and their sessions add.
 const (
-	AgentInvalid      = fault.AgentInvalid      // an agent, or what is said to it, is not as it must be
+	AgentInvalid      = fault.AgentInvalid      // an agent, or a message to it, is not valid
 	AgentUnknown      = fault.AgentUnknown      // no agent has this ID or name
 	SessionUnknown    = fault.SessionUnknown    // no session has this ID
 	SessionBusy       = fault.SessionBusy       // the session is at work
@@ -21,7 +21,7 @@ const (
 	ModelContext      = fault.ModelContext      // the conversation is longer than the model takes
 	ModelBusy         = fault.ModelBusy         // the model's service refuses for now
 	ModelCall         = fault.ModelCall         // the model's tool call is malformed
-	Stale             = fault.Stale             // what was to be changed was changed by somebody else meanwhile
+	Stale             = fault.Stale             // somebody else changed the thing meanwhile
 	NotDelegable      = fault.NotDelegable      // the policy does not say that this may be handed on
 	GrantHolder       = fault.GrantHolder       // somebody else's grant is needed
 )
@@ -33,7 +33,7 @@ type Agent struct {
 	SystemPrompt string
 	Model        string // "provider/model", or "scripted:FILE" with a file of answers; "": the default of the settings
 	Capabilities []Use  // in the order of their prompts
-	Policy       string // YAML or JSON; narrows what its sessions may do
+	Policy       string // YAML or JSON; narrows the actions of its sessions
 	Limits       AgentLimits
 	Commitments  []Commitment // must hold before a turn counts as done
 	// Answer is the JSON Schema of the only thing that comes back from it as a sub-agent: it then

@@ -35,9 +35,9 @@ type Capability struct {
 // AgentTool is a Go function as agents' models can call it. Its ID in policies and
 // records is that of the capability, a dot, and its name.
 //
-// A call is decided, budgeted, recorded and timed as any other, and what the
-// function itself does is this program's: no sandbox is around it. So a policy must
-// allow it by its ID, as tools: {allow: ["model.chat", "harbour.*"]}.
+// A call is decided, budgeted, recorded and timed as any other, but the function does the program's
+// own work: no sandbox is around it. So a policy must allow it by its ID, as tools: {allow:
+// ["model.chat", "harbour.*"]}.
 type AgentTool struct {
 	Name        string          // letters, digits, _ and -
 	Description string          // that the model is told
@@ -211,7 +211,7 @@ func (c *programCapability) Part(capability.Session, json.RawMessage) (capabilit
 	return c.part, nil
 }
 
-// newProgramTool makes a tool of a function. It needs no actions: what the function
+// newProgramTool makes a tool of a function. It needs no actions: everything that the function
 // reaches is the program's own.
 func newProgramTool(spec tool.Spec, run func(ctx context.Context, args json.RawMessage) (any, error)) permit.Tool {
 	return typed.Func(spec, func(ctx context.Context, _ permit.Permit, args json.RawMessage) (map[string]any, error) {
@@ -234,7 +234,7 @@ func newProgramTool(spec tool.Spec, run func(ctx context.Context, args json.RawM
 func failure(err error) error {
 	var e *fault.Error
 	if errors.As(err, &e) && e.Code.Error() >= "E2000" && e.Code.Error() < "E3000" {
-		return e // it says itself what kind of a tool's failure it is
+		return e // it has a code of the tool's own failures
 	}
 	return fault.Wrap(fault.ToolFailed, err, "%v", err)
 }

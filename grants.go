@@ -14,7 +14,7 @@ import (
 // GrantTerms are the terms with which a grant is issued or narrowed. Zero budgets are none.
 type GrantTerms struct {
 	Policies [][]byte      // YAML or JSON. To issue: at least one that is complete; to narrow: any, or none
-	Holder   string        // who is to hold it, as "agent:docs"; default: the person, or who holds it already
+	Holder   string        // the new holder, as "agent:docs"; default: the person, or the present holder
 	Expires  time.Duration // from now; default: a day, or as long as what it derives from
 	Calls    int64         // tool calls over its whole life, with all that derives from it
 	Tokens   int64         // of models

@@ -18,9 +18,8 @@ type Session struct{ s *runs.Session }
 // Run is the ID of the session's run.
 func (s *Session) Run() string { return s.s.Result().ID.String() }
 
-// Call makes one call of a tool and waits for it. args are what the tool's
-// schema asks for: nil, bool, string, numbers, []any, map[string]any, or what
-// encoding/json makes these of.
+// Call makes one call of a tool and waits for it. args fit the tool's schema: nil, bool, string,
+// numbers, []any, map[string]any, or their forms from encoding/json.
 //
 // The error is nil only if the call completed. Otherwise it carries a code
 // ([Denied], [NeedsApproval], [LimitReached], [ToolFailed], [ToolTimeout], ...)
@@ -53,7 +52,7 @@ type Question struct {
 	Tool     string
 	Risk     string         // low, medium, high or critical
 	Args     map[string]any // as decoded from JSON, numbers as json.Number
-	Actions  []string       // what the call needs, as `files.write "/work/out/a.txt"`
+	Actions  []string       // the call's actions, as `files.write "/work/out/a.txt"`
 	Decision Decision       // which rule asks, and why
 }
 
@@ -85,7 +84,7 @@ func questionOf(q runner.Question) (Question, error) {
 		Run: q.Run.ID.String(), Index: q.Call.Index, Tool: string(q.Call.Tool), Risk: q.Spec.Risk.String(),
 		Decision: decisionOf(q.Decision, false),
 	}
-	if err := copyJSON(q.Call.Args, &ask.Args); err != nil { // a copy: what was decided cannot be changed
+	if err := copyJSON(q.Call.Args, &ask.Args); err != nil { // a copy: the decided arguments cannot be changed
 		return Question{}, err
 	}
 	for _, a := range q.Actions {

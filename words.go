@@ -39,7 +39,7 @@ const (
 	NeedsApproval  = fault.NeedsApproval  // a rule asks, and the answer was no, or nobody was there
 	PolicyInvalid  = fault.PolicyInvalid  // a policy cannot be read
 	LimitReached   = fault.LimitReached   // a limit of the policy is used up
-	HandleRefused  = fault.HandleRefused  // what the call really reached for is not allowed
+	HandleRefused  = fault.HandleRefused  // the call really reached for something that is not allowed
 	ToolUnknown    = fault.ToolUnknown    // no tool has this ID
 	ArgsInvalid    = fault.ArgsInvalid    // arguments do not fit the tool's schema
 	ToolFailed     = fault.ToolFailed     // the tool ran and failed
@@ -55,7 +55,7 @@ const (
 	PlanInput      = fault.PlanInput      // an input is missing, unknown or of the wrong type
 	PlanReference  = fault.PlanReference  // an expression names a value that is not there
 	ReplayMismatch = fault.ReplayMismatch // a replay differs from the record
-	VerifyFailed   = fault.VerifyFailed   // the ledger is not what was recorded
+	VerifyFailed   = fault.VerifyFailed   // the ledger was altered
 	StoreFailed    = fault.StoreFailed    // the ledger cannot be read or written
 	StoreCorrupt   = fault.StoreCorrupt   // the ledger's file is damaged
 	StoreFull      = fault.StoreFull      // no space is left for the ledger
@@ -82,7 +82,7 @@ func CodeOf(err error) Code { return fault.CodeOf(err) }
 type Tool struct {
 	ID          string // as "fs.read"
 	Title       string
-	Description string          // what a model is told
+	Description string          // the description for a model
 	Input       json.RawMessage // JSON Schema (2020-12) of the arguments
 	Output      json.RawMessage // JSON Schema of the output
 	Risk        string          // low, medium, high or critical
@@ -115,7 +115,7 @@ type Result struct {
 	Output      json.RawMessage // canonical JSON (RFC 8785); nil if there is none
 	OutputBytes int64           // the size of the output, also where Output was left out
 	Decision    Decision
-	SideEffects []SideEffect // those that the call really had
+	SideEffects []SideEffect // the real effects of the call
 	More        int          // side effects beyond those listed
 	Started     time.Time
 	Duration    time.Duration
@@ -149,7 +149,7 @@ type Refusal struct {
 	Rule   string
 	Policy string
 	Line   int
-	Action string // what it is about, as `files.read "/etc/passwd"`
+	Action string // the decided action, as `files.read "/etc/passwd"`
 	Reason string
 }
 
@@ -165,8 +165,8 @@ type Run struct {
 	Hint     string // what should be known about the choice of the policy, if anything
 }
 
-// Counts is how many calls of a run ended in which way. Failed are also those
-// that timed out or were cancelled or interrupted.
+// Counts is how many calls of a run ended in which way. Failed includes calls that timed out or
+// were cancelled or interrupted.
 type Counts struct{ Total, Completed, Denied, Failed, Skipped, Refused int }
 
 // Explanation is the decision on a call that is not made.
@@ -174,7 +174,7 @@ type Explanation struct {
 	Effect  string // allow, ask or deny
 	Rule    string // that decided; "" if none did
 	Reason  string
-	Actions []string // what the call needs, as `files.write "/work/out/a.txt"`
+	Actions []string // the call's actions, as `files.write "/work/out/a.txt"`
 	Rules   []ExplainedRule
 }
 

@@ -22,8 +22,8 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	// A reader that goes away, as head does, must not end a plan half way: what
-	// is caught is not inherited by commands, and writes just fail.
+	// A reader that goes away, as head does, must not end a plan half way: a caught signal is not
+	// inherited by commands, and writes just fail.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Environ(), version)
 }

@@ -164,7 +164,7 @@ func (a *App) Close() error {
 	defer a.mu.Unlock()
 	errs = append(errs, a.box.Close(), a.Grants.Close(), a.Home.Close())
 	if a.store != nil {
-		_ = a.Witnesses.See(context.Background(), a.store) // the next process tries again, or says what is wrong
+		_ = a.Witnesses.See(context.Background(), a.store) // the next process tries again, or reports the fault
 		errs = append(errs, a.store.Close())
 	}
 	a.store = nil

@@ -14,7 +14,7 @@ import (
 type Begun struct {
 	Origin  string // names the ledger in its checkpoints
 	Home    string
-	Retired sqlite.Retired // with InitRequest.NewLedger: what was left of the old ledger
+	Retired sqlite.Retired // with InitRequest.NewLedger: the remains of the old ledger
 }
 
 // LedgerPresent reports a ledger that is missing although its keys are there.

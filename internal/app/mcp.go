@@ -30,7 +30,7 @@ type MCPRequest struct {
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
 	Grant     grants.Presented
-	Changeset bool         // hold what is written
+	Changeset bool         // hold writes
 	Planning  bool         // refuse calls with side effects
 	Frozen    *frozen.Plan // refuse other calls, in each run; nil: do not
 	Wait      bool         // let calls wait for approvals that nobody at the client can give

@@ -35,7 +35,7 @@ type served struct {
 
 // Capabilities implements httpapi.Capabilities.
 func (s *served) Capabilities(context.Context) ([]capability.Info, error) {
-	list, _ := s.capabilities.List() // those that are broken are told at start
+	list, _ := s.capabilities.List() // broken ones are told at start
 	out := make([]capability.Info, len(list))
 	for i, c := range list {
 		out[i] = c.Info()

@@ -176,7 +176,7 @@ func (s *session) warnOfUpdate(ctx context.Context, h *home.Home) {
 	if h.Database == "" {
 		return
 	}
-	if st, err := database.Status(ctx, h); err == nil { // who updates them says what is wrong
+	if st, err := database.Status(ctx, h); err == nil { // the command that updates them reports the fault
 		s.errorf("%s", updateWarning(st))
 	}
 }

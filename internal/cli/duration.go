@@ -16,7 +16,7 @@ func durationVar(c *cobra.Command, to *time.Duration, name string, value time.Du
 	*to = value
 	c.Flags().Var((*durationValue)(to), name, usage)
 	if value == 0 {
-		c.Flags().Lookup(name).DefValue = "" // the usage says what no value means
+		c.Flags().Lookup(name).DefValue = "" // the usage has the meaning of no value
 	}
 }
 

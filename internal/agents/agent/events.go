@@ -40,7 +40,7 @@ func (s *Service) Events(ctx context.Context, id, last string, on func(Event) er
 	known := true
 	l.do(func(o *owner) {
 		o.hub.countFrom(r.Last)
-		o.version = max(o.version, r.Version) // what it is now is told below
+		o.version = max(o.version, r.Version) // its present state is told below
 		if w.position = o.hub.end(); last != "" {
 			w.position, known = o.hub.after(last)
 		}

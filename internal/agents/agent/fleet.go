@@ -72,7 +72,7 @@ func (s *Service) successor(by Caller) ([]byte, error) {
 type turnEnd struct {
 	session uuid.UUID
 	epoch   int64
-	left    store.TurnRequest // what is to be done, as its end could not be recorded
+	left    store.TurnRequest // the remaining request, as its end could not be recorded
 }
 
 // turnEnds are the ended turns that the database does not know of yet.
@@ -108,7 +108,7 @@ func (s *Service) endTurns() {
 	s.ends.list = nil
 	s.ends.mu.Unlock()
 	for _, e := range list {
-		_ = s.endTurn(e) // what fails is in the list again
+		_ = s.endTurn(e) // a failed one is in the list again
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *Service) answer(ctx context.Context, a store.AskedTurn) {
 	case unused && a.Request == store.BeginTurn:
 		s.adopt(ctx, l, a)
 		return
-	case unused && a.Request == store.CancelTurn: // before it was continued; who asks may not wait any more
+	case unused && a.Request == store.CancelTurn: // before it was continued; the asker may have stopped waiting
 		by, _ := callerOf(a) // only its name is needed
 		if t, err := l.reserve(ctx, by); err == nil {
 			_, err = l.abandonTurn(ctx, by)

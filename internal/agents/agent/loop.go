@@ -143,7 +143,7 @@ func (l *loop) answer(ctx context.Context) error {
 // Bounds of an answer as it is recorded.
 const (
 	maxAnswer = 1 << 20 // bytes of text
-	maxCalls  = 128     // tool calls; the model can repeat those that are dropped
+	maxCalls  = 128     // tool calls; the model can repeat dropped ones
 	maxArgs   = 1 << 20 // bytes of one call's arguments
 	maxCallID = 100     // bytes
 )
@@ -230,8 +230,8 @@ func response(o runner.Outcome) (model.Response, error) {
 	return resp, nil
 }
 
-// add adds messages to the conversation, even if the turn was just cancelled: what
-// happened is recorded.
+// add adds messages to the conversation, even if the turn was just cancelled: finished work is
+// recorded.
 func (l *loop) add(ctx context.Context, ms ...Message) error {
 	added, err := l.conv.add(context.WithoutCancel(ctx), ms...)
 	if err != nil {

@@ -136,8 +136,8 @@ func (o outputs) load(ctx context.Context, session uuid.UUID, step string, meant
 	return out, nil, nil
 }
 
-// stored describes the output of a call. The context of its session has its labels, but for those
-// of the withheld outputs that it was made of.
+// stored describes the output of a call. The context of its session has its labels, except the
+// labels of withheld outputs that it was made of.
 func (o outputs) stored(ctx context.Context, run ledger.Run, c *ledger.Call, b []byte) (runner.StoredOutput, error) {
 	out := runner.StoredOutput{Run: runner.RunName(run.ID), Call: c.Index, Tool: string(c.Tool)}
 	refs, err := references(ctx, o.record, c)

@@ -132,7 +132,7 @@ type errorBody struct {
 	Message string          `json:"message"`
 	Rule    string          `json:"rule,omitempty"`
 	Also    []string        `json:"also,omitempty"`    // further reasons
-	Allowed []string        `json:"allowed,omitempty"` // what the policy allows instead
+	Allowed []string        `json:"allowed,omitempty"` // the entries that the policy allows instead
 	Output  json.RawMessage `json:"output,omitempty"`  // of a call that failed, up to its failure
 }
 

@@ -109,7 +109,7 @@ const (
 	stepAnswer   step = "answer"   // no call waits for a person any more
 	stepHold     step = "hold"     // the turn stops before its next step
 	stepContinue step = "continue" // the turn that was held goes on
-	stepStop     step = "stop"     // what is under way is told to end
+	stepStop     step = "stop"     // work under way is told to end
 	stepFinish   step = "finish"   // the turn is over
 	stepReserve  step = "reserve"  // turns are kept from starting
 	stepRelease  step = "release"  // turns may start again

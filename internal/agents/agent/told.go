@@ -36,7 +36,7 @@ func (s *Service) watchChild(parent uuid.UUID, child childDoc) func(runner.Notic
 				continue
 			}
 			text := fmt.Sprintf("%q called %s (violations.%s: %s)", child.Name, n.Call.Tool, v.Kind, v.Response)
-			if !n.Outcome.Withheld() { // else the reason may have what the call was given
+			if !n.Outcome.Withheld() { // else the reason may contain the call's input
 				text += ": " + clip.Text(v.Reason, 300)
 			}
 			s.tell(parent, text)

@@ -250,7 +250,7 @@ func (t *turn) prepare(ctx context.Context) (*activation, Message, error) {
 	if err = act.loop.addUserMessage(ctx, t.text); err != nil {
 		return act, Message{}, errors.Join(err, t.settle(act, err))
 	}
-	if !act.child { // what a sub-agent is told, a model said
+	if !act.child { // a sub-agent's messages come from a model
 		act.run.Said(provenance.Person, t.text)
 	}
 	return act, conv.view[len(conv.view)-1].Message, nil

@@ -22,7 +22,7 @@ type Response struct {
 	Command   string    `json:"command"` // "/http get"
 	Tool      string    `json:"tool"`
 	Content   string    `json:"content"`
-	Labels    []string  `json:"labels,omitempty"`    // of what its run had seen, with its own
+	Labels    []string  `json:"labels,omitempty"`    // of all data that its run had seen, with its own
 	Truncated bool      `json:"truncated,omitempty"` // the result was longer than MaxResponse
 }
 

@@ -21,7 +21,7 @@ type Extension struct {
 	ID       string
 	Name     string
 	Off      string // why its commands cannot be used, as "is disabled"; "": they can
-	Hint     string // what to do about Off
+	Hint     string // advice about Off
 	Commands []extension.Command
 }
 

@@ -29,7 +29,7 @@ type Budgets struct {
 	BytesIn             int64         // bytes received over the network
 	BytesOut            int64         // bytes sent over the network
 	Tokens              int64         // model tokens, in and out together
-	TokensIn, TokensOut int64         // of them, what is sent to models and what they answer
+	TokensIn, TokensOut int64         // of them, sent to models and answered
 	PerKind             []KindBudget  // calls begun that do something of a kind, sorted by kind, each once
 	Money               int64         // millionths of a US dollar
 	Time                time.Duration // wall time of calls, added up

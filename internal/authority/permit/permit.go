@@ -51,7 +51,7 @@ type Terms struct {
 	Request  Requester // only of a call of authority.request; nil: it cannot request authority
 	Keep     Keeper    // keeps the files that tools replace; nil: none are kept
 	Held     Held      // the layers that writes go to; nil: writes reach the workspace
-	Released bool      // what the policies hold back for review may be done: it was reviewed
+	Released bool      // actions that the policies hold back for review may be done: they were reviewed
 	Intent   Intent    // the record of the call
 	Scope    string    // names the session or run whose state (an open browser) the call shares; "": nothing is shared
 

@@ -59,7 +59,7 @@ const (
 	GrantEarly     Code = 6003 // a grant's time has not begun
 	GrantRevoked   Code = 6004 // a grant, or one that it derives from, was revoked
 	GrantPaused    Code = 6005 // a grant, or one that it derives from, is paused until a person resumes it
-	GrantHolder    Code = 6006 // the grant is bound to a holder who did not prove to be the one
+	GrantHolder    Code = 6006 // the grant is bound to a holder, and the caller did not prove to be that holder
 	GrantAudience  Code = 6007 // the grant is for another audience
 	GrantLedger    Code = 6008 // the grant was issued by another ledger
 	GrantTooLarge  Code = 6009 // a token is larger than any may be

@@ -10,7 +10,7 @@ import (
 // collected, not to twice: a few MB are live, and each request of an MCP client leaves some 200 KB,
 // nearly all of them the MCP SDK's buffers.
 const (
-	usualGarbage   = 100 // percent of what is in use; Go's own default
+	usualGarbage   = 100 // percent of the live heap; Go's own default
 	serviceGarbage = 400
 	startGarbage   = 401 // until the first collection
 )
@@ -29,8 +29,8 @@ func Later() {
 	}, usualGarbage)
 }
 
-// Less holds until the function that it gives is called. What the
-// environment says (GOGC), if it is not the default, stays as it is.
+// Less holds until the function that it gives is called. A setting of the environment (GOGC) that
+// is not the default stays unchanged.
 func Less() (restore func()) {
 	was := debug.SetGCPercent(serviceGarbage)
 	if was == usualGarbage || was == startGarbage {

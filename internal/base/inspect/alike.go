@@ -98,8 +98,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// confusable lists, for each ASCII character, those that look like it and that NFKD
-// does not decompose.
+// confusable lists, for each ASCII character, its look-alikes that NFKD does not decompose.
 var confusable = func() map[rune]rune {
 	m := map[rune]rune{}
 	for _, line := range [...]string{

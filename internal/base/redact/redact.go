@@ -32,10 +32,9 @@ type Redactor struct {
 	replacer *strings.Replacer
 }
 
-// New makes a Redactor that also knows the values of the named variables: those
-// of at least 8 bytes whose name says that they are secret (KEY, TOKEN, SECRET,
-// PASSWORD, ...). Values are found as they are and in base64, hexadecimal, URL
-// and JSON spelling.
+// New makes a Redactor that also knows the values of the named variables: values of at least 8
+// bytes whose name looks secret (KEY, TOKEN, SECRET, PASSWORD, ...). Values are found as they are
+// and in base64, hexadecimal, URL and JSON spelling.
 func New(secrets map[string]string) *Redactor {
 	seen := map[string]bool{}
 	for name, value := range secrets {

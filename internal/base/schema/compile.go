@@ -96,7 +96,7 @@ type keywords struct {
 }
 
 func (k *keywords) compile() {
-	if k.r.draft <= 7 && k.m["$ref"] != nil { // what is beside it is ignored
+	if k.r.draft <= 7 && k.m["$ref"] != nil { // keys beside it are ignored
 		k.references(map[string]any{"$ref": k.m["$ref"]})
 		return
 	}

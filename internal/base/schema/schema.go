@@ -73,7 +73,7 @@ type Invalid struct{ Problems []Problem }
 type Problem struct {
 	At   []string // the names and indexes that lead to the part; none: the whole value
 	Text string   // in English, without the value
-	Hint string   // what an unknown property was meant to be, or ""
+	Hint string   // a known property similar to an unknown one, or ""
 }
 
 func (e *Invalid) Error() string {

@@ -123,7 +123,7 @@ type Argument uint8
 const (
 	NoArgument   Argument = iota
 	FileArgument          // the command opens the file
-	TreeArgument          // it may use what is in it, if it is a folder
+	TreeArgument          // it may use files in it, if it is a folder
 	HomeArgument          // it is below the home folder, and the sandbox has another one
 )
 

@@ -114,7 +114,7 @@ type Happened struct {
 	Received int64  `json:"received,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Rule     string `json:"rule,omitempty"`
-	Purpose  string `json:"purpose,omitempty"` // of a key's use: what was signed, as the data says
+	Purpose  string `json:"purpose,omitempty"` // of a key's use: the signed data's own name for itself
 	Place    string `json:"place,omitempty"`   // of a command: where it ran, as "worker gpu-1"; "": on this machine
 }
 

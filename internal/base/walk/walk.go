@@ -19,7 +19,7 @@ const (
 	MaxPath = 4095
 
 	maxOpen  = 128  // folders that are open at the same time, one in the other
-	maxLater = 4096 // folders that wait until those above them are closed
+	maxLater = 4096 // folders that wait until their parents are closed
 	batch    = 256  // names that are read at a time
 )
 

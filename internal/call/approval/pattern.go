@@ -28,7 +28,7 @@ type Pattern struct {
 	Digest  string                     `json:"digest"`
 	Actions []ActionPattern            `json:"actions,omitempty"`
 	Same    map[string]json.RawMessage `json:"same,omitempty"` // arguments with these values
-	Any     []string                   `json:"any,omitempty"`  // arguments with any text: what is written
+	Any     []string                   `json:"any,omitempty"`  // arguments with any text, such as written content
 	Through []string                   `json:"through,omitempty"`
 	// Values: the approval endorses these values for these arguments, and covers no calls.
 	Values []Value `json:"values,omitempty"`

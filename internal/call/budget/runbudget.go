@@ -59,7 +59,7 @@ type meter struct {
 	spent int64 // used, not yet settled
 	chunk int64 // how much to lease in advance
 	last  time.Time
-	dry   time.Time // until then only what is needed is leased: the store had no more
+	dry   time.Time // until then only needed amounts are leased: the store had no more
 }
 
 func (m *meter) words() string {

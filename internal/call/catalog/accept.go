@@ -21,8 +21,8 @@ type Change struct {
 	Is  *Version // nil: nothing changed
 }
 
-// Diff shows the change as lines that went ("-") and came ("+"). What cannot be
-// seen is written as \u{200b}.
+// Diff shows the change as lines that went ("-") and came ("+"). Invisible characters are written
+// as \u{200b}.
 func (c Change) Diff() diff.Diff {
 	if c.Is == nil {
 		return diff.Diff{}
@@ -72,7 +72,7 @@ func indent(src json.RawMessage) string {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("  ", "  ")
-	if enc.Encode(v) != nil { // what was decoded can be encoded
+	if enc.Encode(v) != nil { // a decoded value can be encoded
 		return inspect.Visible(string(src))
 	}
 	return "  " + inspect.Visible(strings.TrimRight(b.String(), "\n"))
@@ -126,8 +126,8 @@ func (c *Catalog) remembered(ctx context.Context, id tool.ID) (source string, r 
 	return source, r, nil
 }
 
-// Accept accepts a tool as it was seen last, and returns how it changed. The person who accepts it
-// must have seen this version in [Catalog.Difference]. With a digest, it must be the version's too.
+// Accept accepts a tool as it was seen last, and returns how it changed. Person must have seen this
+// version in [Catalog.Difference]. With a digest, it must be the version's too.
 func (c *Catalog) Accept(ctx context.Context, person string, id tool.ID, digest string) (Change, error) {
 	source, r, err := c.remembered(ctx, id)
 	if err != nil {

@@ -261,10 +261,9 @@ func (c *Catalog) list(source string, t permit.Tool, spec *tool.Spec, hints infe
 	return l
 }
 
-// digest is of all that a source says of a tool, its hints included: a tool
-// whose annotations change is not the one that was accepted. Neither what the
-// operator says of it nor how this version of Remit judges it is part of it, so
-// that these void nothing.
+// digest is of all that a source says of a tool, its hints included: a tool whose annotations
+// change is not the one that was accepted. Neither the operator's settings for it nor the judgement
+// of this version of Remit is part of it, so that these void nothing.
 func digest(spec *tool.Spec, h infer.Hints) tool.Digest {
 	d := spec.Digest()
 	b, err := json.Marshal(h)
@@ -278,7 +277,7 @@ func digest(spec *tool.Spec, h infer.Hints) tool.Digest {
 // accepted, or else seen, first.
 func (a *admission) distinct(ids []tool.ID) []tool.ID {
 	if !alike(ids) {
-		return ids // and what is remembered need not be waited for
+		return ids // and the records need not be waited for
 	}
 	records, _ := a.c.memory.Load(a.source) // where it cannot be read, none of these can be used
 	rank := func(id tool.ID) (accepted bool, first time.Time) {

@@ -253,8 +253,8 @@ func (c *Catalog) feedOf(id tool.ID) *feed {
 	return best
 }
 
-// Known are the IDs of all tools that are known without asking any source: those
-// that are built in, were discovered, or are remembered. They are sorted.
+// Known are the IDs of all tools that are known without asking any source: built-in, discovered and
+// remembered ones. They are sorted.
 func (c *Catalog) Known() []string {
 	out := slices.Clone(c.ids)
 	for _, f := range c.all() {

@@ -337,7 +337,7 @@ func (f *feed) discover(ctx context.Context) (s *snapshot, err error) {
 	}()
 	var ahead sync.WaitGroup
 	defer ahead.Wait()
-	ahead.Go(func() { _, _ = f.c.memory.Load(f.name) }) // it is kept; where it fails, who needs it says so
+	ahead.Go(func() { _, _ = f.c.memory.Load(f.name) }) // it is kept; if it fails, the next user reports it
 	tools, err := f.src.Discover(ctx)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ type Filter struct {
 	Source  string       // a source's name ("mcp:github") or kind ("mcp", "builtin"); "": any
 	MaxRisk *tool.Risk   // not above this; nil: any
 	Without tool.Effects // with none of these side effects
-	Enabled bool         // only those that can be called
+	Enabled bool         // only callable ones
 	Search  string       // words that the ID, title or description all has, in any case
 	// Use: the list is handed to a client or a model, which goes by it. A tool that was never used
 	// before is pinned in its present version, as a call would do.
@@ -38,7 +38,7 @@ type Tool struct {
 	Changed  bool   // it is not the one that was accepted
 	Verdict  infer.Verdict
 	Findings []inspect.Finding
-	First    time.Time // when it was seen first; zero of built-in tools, and of what is not remembered
+	First    time.Time // when it was seen first; zero of built-in tools, and if not recorded
 	Last     time.Time // when it was seen last, to the hour
 	Accepted time.Time // when it was accepted; zero if it was never used
 	Recalled bool      // its source did not answer: the tool is as it is remembered
@@ -73,7 +73,7 @@ func (c *Catalog) List(ctx context.Context, f Filter) Listing {
 			ctx, stop := f.bound(ctx, x)
 			defer stop()
 			s, err := x.glance(ctx)
-			if err != nil { // what it had
+			if err != nil { // the former records
 				s, _, _ = x.state()
 			}
 			if snaps[i] = s; s != nil {

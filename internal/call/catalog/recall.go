@@ -112,7 +112,7 @@ func (c *Catalog) recall(source string, r Recalling, id tool.ID, v *Version) (*l
 
 // spec is the specification that a version was made of.
 func (v *Version) spec(id tool.ID) *tool.Spec {
-	risk, _ := tool.ParseRisk(v.Risk) // what cannot be read is critical
+	risk, _ := tool.ParseRisk(v.Risk) // an unreadable one is critical
 	return &tool.Spec{
 		ID: id, Title: v.Title, Description: v.Description, Version: v.Version, Source: v.Source, Risk: risk,
 		Effects: tool.EffectSet(v.Effects...), Input: v.Input, Output: v.Output,

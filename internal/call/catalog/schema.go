@@ -22,7 +22,7 @@ type listed struct {
 	said    *tool.Spec  // as its source describes it
 	hints   infer.Hints // what its source hints at
 	verdict infer.Verdict
-	digest  string       // of what its source says, as it is remembered
+	digest  string       // of the source's own words, as recorded
 	entry   runner.Entry // as it is used: its text cleaned, with the risk that holds
 
 	once   sync.Once

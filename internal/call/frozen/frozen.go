@@ -130,9 +130,9 @@ func (f *Plan) document(whole bool) document {
 	return d
 }
 
-// Parse reads a document. Name is what messages call it. One that is not what
-// Freeze writes is fault.PlanInvalid, and so is one whose parts do not belong
-// together: its digest is computed anew, and its steps are those of its plan.
+// Parse reads a document. Name is what messages call it. A document that differs from Freeze's
+// output is fault.PlanInvalid, and so is one whose parts do not belong together: its digest is
+// computed anew, and its steps are those of its plan.
 func Parse(name string, src []byte) (*Plan, error) {
 	bad := func(format string, args ...any) (*Plan, error) {
 		return nil, fault.New(fault.PlanInvalid, format, args...).At(fault.Pos{File: name})

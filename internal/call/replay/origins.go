@@ -46,9 +46,9 @@ type grown struct {
 	do   func(*provenance.Index)
 }
 
-// Remember gives what a recorded run adds to the values of its context, in order. said is what
-// people said in its session. Values of calls that were erased are not known, and so not trusted.
-// nil: its policies did not ask about values.
+// Remember gives what a recorded run adds to the values of its context, in order. said are the
+// words of people in its session. Values of calls that were erased are not known, and so not
+// trusted. nil: its policies did not ask about values.
 func Remember(ctx context.Context, src store.Store, run ledger.Run, said []Word) (func(*provenance.Index), error) {
 	list, err := growthOf(ctx, src, Other{run, said}, false)
 	if len(list) == 0 {

@@ -31,7 +31,7 @@ import (
 // loaded when they are needed, not held.
 type Recording struct {
 	Run      ledger.Run
-	Bound    policy.Env // what the policies were bound to
+	Bound    policy.Env // the environment of the policies
 	Policies []ledger.PolicySource
 	Inputs   map[string]any
 	Plan     []byte // nil if the run had no plan
@@ -192,7 +192,7 @@ func (r *Recording) Fill(ctx context.Context, _ tool.Env, _ policy.Limits, c run
 	if err != nil {
 		return err
 	}
-	if !ok { // facts told nothing beyond what was asked
+	if !ok { // facts added nothing
 		for i := range actions {
 			actions[i].Real = actions[i].Path
 		}
@@ -336,8 +336,8 @@ func (r *Recording) Recall(ctx context.Context, c runner.Call, at runner.Gate) e
 	return r.failure(ctx, rec)
 }
 
-// Flow returns the labels with which a call was decided. Of calls side by side, which of
-// them came first is a fact; [Recording.CheckLabels] checks the order.
+// Flow returns the labels with which a call was decided. The order of calls side by side is a fact;
+// [Recording.CheckLabels] checks it.
 func (r *Recording) Flow(ctx context.Context, c runner.Call) (ledger.CallFlow, error) {
 	rec, ok := r.calls[c.Index]
 	if !ok {
@@ -350,7 +350,7 @@ func (r *Recording) Flow(ctx context.Context, c runner.Call) (ledger.CallFlow, e
 func (r *Recording) Released(ctx context.Context, c runner.Call) (*ledger.HeldCall, error) {
 	rec, ok := r.calls[c.Index]
 	if !ok {
-		return nil, nil //nolint:nilnil // what is not in the record is a mismatch of its own
+		return nil, nil //nolint:nilnil // a missing record is a mismatch of its own
 	}
 	var h ledger.HeldCall
 	if err := r.json(ctx, rec.Parts, ledger.PartHeld, &h); err != nil || h.Run == "" {
@@ -363,7 +363,7 @@ func (r *Recording) Released(ctx context.Context, c runner.Call) (*ledger.HeldCa
 func (r *Recording) Bounds(ctx context.Context, c runner.Call) (runner.Bounds, error) {
 	rec, ok := r.calls[c.Index]
 	if !ok {
-		return runner.Bounds{}, nil // what is not in the record is a mismatch of its own
+		return runner.Bounds{}, nil // a missing record is a mismatch of its own
 	}
 	return r.boundsOf(ctx, rec)
 }

@@ -58,8 +58,7 @@ func undecided(c ledger.Call) bool {
 	return beforeIntent(c) && c.Effect == policy.Deny && c.Rule == ""
 }
 
-// past is a tool as a recorded call used it. That the arguments are those of the
-// record is compared.
+// past is a tool as a recorded call used it. The arguments are compared with the recorded ones.
 type past struct {
 	spec    tool.Spec
 	actions []tool.Action

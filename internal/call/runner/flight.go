@@ -25,7 +25,7 @@ type flight struct {
 
 	entry    Entry
 	args     []byte          // canonical JSON
-	prepared permit.Prepared // by the tool; what is decided is what runs
+	prepared permit.Prepared // by the tool; the decided call is the one that runs
 	actions  []tool.Action   // those of the tool and of the policies, with facts
 	decision policy.Decision
 	answer   *Answer
@@ -107,7 +107,7 @@ func (f *flight) stages(ctx context.Context) (err error) {
 		f.holdBack,     // calls that wait for review end here
 		f.approve,      // a person, where the policies ask
 		f.enterSource,  // a free slot in the tool's source
-		f.recheck,      // the grant and the tool, after what may have been a long wait
+		f.recheck,      // the grant and the tool, after a wait that may have been long
 		f.callBefore,   // the operator's hook
 		f.addLabels,    // of the result, to the context
 		f.recordIntent, // durable before any effect

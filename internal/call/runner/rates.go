@@ -57,7 +57,7 @@ func (s *Sources) part(u user) *part {
 	if p := s.parts[u]; p != nil {
 		return p
 	}
-	if len(s.parts) >= maxUsers { // what they still had counts as used until its minute is over
+	if len(s.parts) >= maxUsers { // their unused calls count as used until the minute is over
 		maps.DeleteFunc(s.parts, func(_ user, p *part) bool {
 			unused := p.mu.TryLock() // else it takes more at this moment
 			if unused {

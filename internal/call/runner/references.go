@@ -46,8 +46,8 @@ const (
 	maxReferred   = 1 << 20 // bytes that they stand for
 )
 
-// takeOutputs replaces the references among the call's arguments by what they stand for. What
-// is decided, approved and recorded is the value.
+// takeOutputs replaces the references among the call's arguments by what they stand for. The value
+// is decided, approved and recorded.
 func (f *flight) takeOutputs(ctx context.Context) error {
 	if f.run.Outputs == nil || !bytes.Contains(f.args, []byte(`"`+refersTo+`"`)) {
 		return nil
@@ -178,7 +178,7 @@ func (f *flight) checkReferences() error {
 // labels, or outside.
 var takers = []string{"fs.", "http.", "shell.run"}
 
-// AddReferences adds the values of withheld outputs to those of a context, where a call's
+// AddReferences adds the values of withheld outputs to the values of a context, where a call's
 // arguments have them. The context has those of other outputs already.
 func AddReferences(x *provenance.Index, list []ledger.Reference, args tool.Args) {
 	for _, r := range list {

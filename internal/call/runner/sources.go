@@ -71,7 +71,7 @@ type Sources struct {
 	mu    sync.Mutex
 	slots map[provider]*slots
 	begun map[user][]time.Time // of the last minute, oldest first
-	parts map[user]*part       // of what all nodes may begin
+	parts map[user]*part       // of the calls that all nodes may begin
 
 	places map[provider]*places // among those of all nodes
 }

@@ -83,5 +83,5 @@ func (t *Through) after(ctx context.Context, c runner.Call, o runner.Outcome) er
 	if t.After != nil && o.Fatal == nil {
 		return t.After(ctx, c, o)
 	}
-	return nil // what stops everything is told by the caller
+	return nil // the caller reports an error that stops everything
 }

@@ -212,7 +212,7 @@ func (a *Authority) SetStanding(ctx context.Context, c store.StandingChange) err
 	err := a.grants.SetStanding(ctx, c)
 	a.lock.must()
 	defer a.lock.release()
-	a.known.Store(nil) // also after an error: who knows what was written
+	a.known.Store(nil) // also after an error: it may have been written
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	a.recheck(ctx)

@@ -120,8 +120,8 @@ func (s *Seats) Take(key string) (release func(), ok bool) {
 	}), true
 }
 
-// Turns lets a number of users of each key work at the same time. The others wait, and those who wait
-// longest are first. It is safe for concurrent use.
+// Turns lets a number of users of each key work at the same time. The others wait, and the longest
+// waiters are first. It is safe for concurrent use.
 type Turns struct {
 	each int
 

@@ -205,7 +205,7 @@ func (p *reply) FlushError() error {
 }
 
 // Flush implements http.Flusher.
-func (p *reply) Flush() { _ = p.FlushError() } // what cannot be flushed now is sent later
+func (p *reply) Flush() { _ = p.FlushError() } // data that cannot be flushed now is sent later
 
 // Unwrap is for http.ResponseController.
 func (p *reply) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -79,7 +79,7 @@ func readLine(r io.Reader, line []byte) (netip.AddrPort, error) {
 		if len(line) == maxLine {
 			return netip.AddrPort{}, errProxyHeader
 		}
-		if _, err := io.ReadFull(r, next[:]); err != nil { // one by one: what follows is the client's
+		if _, err := io.ReadFull(r, next[:]); err != nil { // one by one: the following bytes are the client's
 			return netip.AddrPort{}, err
 		}
 		line = append(line, next[0])

@@ -55,8 +55,8 @@ func sentPath(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// Challenge says in the header of a response with status 401 how to present a grant, and what
-// was wrong.
+// Challenge explains in the header of a response with status 401 how to present a grant, and the
+// fault in the request.
 func Challenge(h http.Header, r *http.Request, why error) {
 	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	failed := ""

@@ -34,7 +34,7 @@ type puts func(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputRespon
 type request struct {
 	said
 	session *mcp.ServerSession
-	key     string // identifies what the client asks for, so that a repetition is recognized
+	key     string // identifies the client's request, so that a repetition is recognized
 	token   any    // for progress; nil: the client wants none
 	level   string // lowest level of logs that the client wants
 	state   string // of a call that the client repeats with answers

@@ -95,8 +95,7 @@ func (k *call) ask(ctx context.Context, server string, qs map[string]tool.Questi
 	return out, nil
 }
 
-// given gives the answers that came with the client's request, once, or else those that it
-// gives now.
+// given returns the answers that came with the client's request, once, or else its present answers.
 func (k *call) given(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	k.mu.Lock()
 	brought := k.answers

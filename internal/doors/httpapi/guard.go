@@ -271,5 +271,5 @@ func oneParameter(r *http.Request) *http.Request {
 
 // Flush implements http.Flusher.
 func (x *exchange) Flush() {
-	_ = http.NewResponseController(x.ResponseWriter).Flush() // what cannot be flushed now is sent later
+	_ = http.NewResponseController(x.ResponseWriter).Flush() // data that cannot be flushed now is sent later
 }

@@ -34,7 +34,7 @@ type operation struct {
 	summary          string
 	text             string // description
 	status           int    // of a successful response; 0: 200, or 204 without a body
-	errors           []int  // statuses besides those that every operation has
+	errors           []int  // statuses besides the common ones of all operations
 	open             bool   // needs no grant
 	stream           bool   // the response has no time limit
 	raw              int64  // the body is not JSON and has at most this many bytes; 0: JSON

@@ -43,7 +43,7 @@ type agentView struct {
 	Addable   []httpapi.Capability
 	Effective agent.Effective
 	Preview   bool       // Effective is of the form as it is, which is not saved
-	Conflict  []conflict // what somebody else changed meanwhile, beside what was typed
+	Conflict  []conflict // somebody else's changes meanwhile, beside the typed values
 	Alert     *httpapi.Problem
 }
 

@@ -95,7 +95,7 @@ type cardView struct {
 	Run     *ledger.Run // nil: the grant may not read it
 	Args    []value
 	Pattern []string // the calls that an approval of matching calls covers; nil: there is no such approval
-	Before  []string // what the record says about questions like it
+	Before  []string // the record's evidence about similar questions
 	Yes     int      // approvals so far
 	Voted   bool     // the person has answered
 	Reason  string   // as it was typed

@@ -17,9 +17,9 @@ type chainLink struct {
 	Path       string // its page; "": it has none
 }
 
-// chainOf tells where a call's authority comes from: the agent, the capability that brings
-// the tool, the tool, the rule that decided, and the grants up to the root. What the browser
-// may not read is left out.
+// chainOf tells where a call's authority comes from: the agent, the capability that brings the
+// tool, the tool, the rule that decided, and the grants up to the root. Parts that the browser may
+// not read are left out.
 func (x *exchange) chainOf(run ledger.Run, step report.Step) []chainLink {
 	out := x.agentOf(run, step.Tool)
 	out = append(out, chainLink{"tool", step.Tool, "/ui/tools/" + url.PathEscape(step.Tool)})

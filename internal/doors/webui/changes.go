@@ -86,7 +86,7 @@ type changesView struct {
 	Calls   []heldCall
 	Open    int    // shown changes that can be applied
 	Ask     bool   // whether to discard
-	Done    string // what was just done
+	Done    string // the finished action
 	Alert   *httpapi.Problem
 }
 

@@ -19,8 +19,8 @@ type flowsView struct {
 	Alert    *httpapi.Problem
 }
 
-// flows answers a question about everything that the policies allow together, or shows those
-// that are asked first.
+// flows answers a question about everything that the policies allow together, or shows the most
+// common ones.
 func (s *Server) flows(x *exchange) (*page, error) {
 	asked := x.r.URL.Query()
 	v := flowsView{From: strings.TrimSpace(asked.Get("from")), To: strings.TrimSpace(asked.Get("to")), Found: &policyreview.Authority{}}

@@ -12,7 +12,7 @@ import (
 
 // labelsView lists the labels of files.
 type labelsView struct {
-	Label, Below string // what is listed
+	Label, Below string // the filter of the list
 	Contents     bool
 	Items        []labelLine
 	Next         string

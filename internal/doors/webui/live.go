@@ -34,7 +34,7 @@ func (s *Server) events(x *exchange) {
 		header.Set("Last-Event-ID", id)
 	}
 	stream := "/v1/events"
-	if x.newest() == "" { // the grant may not read the record: only what the person may answer is told
+	if x.newest() == "" { // the grant may not read the record: only answerable questions are told
 		if stream = "/v1/approvals/events"; len(header) == 0 {
 			out.note(topicsOf(history.AuditEvent{Event: "question_asked"})) // between the page and the stream there may have been one
 		}
@@ -68,7 +68,7 @@ type changes struct {
 	texts   []piece // of answers that are coming in
 	id      string
 	pending *time.Timer
-	began   bool // the header is written: what is written before it would begin another kind of answer
+	began   bool // the header is written: anything written before it would begin another kind of answer
 	ended   bool
 }
 

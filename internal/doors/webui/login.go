@@ -17,7 +17,7 @@ type loginView struct {
 	Code   string
 	Asks   *logins.Waiting // nil: no code was entered
 	Form   url.Values      // as it was filled in
-	Done   string          // what was decided
+	Done   string          // the decision
 	Grant  string          // ID of the grant that was made
 	Holder string          // the person
 	Alert  *httpapi.Problem

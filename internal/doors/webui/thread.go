@@ -18,7 +18,7 @@ type thread struct {
 	From    int // number of its first message; 0: it has none
 	To      int // of its last message
 
-	Asker, Answerer string // who says its messages
+	Asker, Answerer string // the names of both sides
 	Prefix          string // of the IDs of its messages on the page
 }
 

@@ -298,7 +298,7 @@ const (
 	PartArgs     = "args"     // JSON object, as the caller gave it
 	PartOutput   = "output"   // JSON object
 	PartError    = "error"    // the message shown to the caller
-	PartHint     = "hint"     // what the operator is told besides PartError, and models are not
+	PartHint     = "hint"     // advice for the operator besides PartError, which models do not get
 	PartRefusals = "refusals" // JSON list of policy refusals
 	PartFacts    = "facts"    // JSON: the facts for the second step of the decision
 	PartHappened = "happened" // JSON list of tool.Happened
@@ -309,7 +309,7 @@ const (
 	PartAnswer   = "answer"   // JSON: who answered a question, where and when
 	PartEnv      = "env"      // JSON policy.Env: the environment of the policies
 	PartAttempts = "attempts" // JSON Attempts: refused attempts while the call ran
-	PartChanges  = "changes"  // JSON list of a changeset's changes, or of those that were made
+	PartChanges  = "changes"  // JSON list of a changeset's changes, planned or made
 	PartGrant    = "grant"    // JSON GrantTerms; of a run: JSON of its grant's descent, as package grant encodes it
 	PartReason   = "reason"   // for people: the reason of a changed standing, a closed question or a refusal
 	PartQuestion = "question" // JSON: the content of a question, for people and to bind its answer

@@ -108,7 +108,7 @@ type GrantTerms struct {
 	Delegable json.RawMessage `json:"delegable,omitempty"` // the permitted delegation; nil: none
 	Note      string          `json:"note,omitempty"`      // for people
 	Device    string          `json:"device,omitempty"`    // the person's device that it was made for; "": none
-	Person    *Person         `json:"person,omitempty"`    // whom a root grant was issued to, where an identity provider said so
+	Person    *Person         `json:"person,omitempty"`    // the holder of a root grant, if an identity provider named it
 }
 
 // Person is a user identified by an identity provider. All texts are its word.

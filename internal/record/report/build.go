@@ -163,7 +163,7 @@ func (b *builder) step(c Call, chain []Policy) Step {
 	}
 	s.Hashes.Tool = digestText(c.Digest)
 	asked := b
-	if c.Effect == policy.Ask { // shown as the person who was asked saw it
+	if c.Effect == policy.Ask { // as shown to the person in the question
 		asked = &builder{b.d, b.r.Known()}
 	}
 	s.Args, s.Hashes.Args = asked.value(c.Parts, c.Loaded, ledger.PartArgs, c.MaxArgs())

@@ -81,7 +81,7 @@ type Record struct {
 	Events   uint64 `json:"events"`   // of the run, that were verified
 	Size     uint64 `json:"size"`     // of the ledger
 	Signed   uint64 `json:"signed"`   // how many of the ledger's events the newest signed checkpoint covers
-	Problems int    `json:"problems"` // what is not as it was recorded
+	Problems int    `json:"problems"` // records that were altered
 }
 
 func (r *Record) String() string {

@@ -276,7 +276,7 @@ type Vote struct {
 
 	Admin   bool     `json:"-"` // the person may approve admin calls
 	Void    []string `json:"-"` // people whose earlier approvals count no more: their roles are gone
-	Session []byte   `json:"-"` // of an approval: as Approval.Session. All who approve must say the same
+	Session []byte   `json:"-"` // of an approval: as Approval.Session. All approvers must choose the same
 }
 
 // QuestionFilter chooses questions. The zero filter chooses all.

@@ -26,7 +26,7 @@ type Ephemera interface {
 // Ephemeral is a record of Ephemera.
 type Ephemeral struct {
 	Kind    string
-	Key     [32]byte // digest of what names the record, such as a secret
+	Key     [32]byte // digest of the record's name, such as a secret
 	Owner   string   // that its bound counts for: an address, a host, a grant
 	Version int64    // how often the record was written; 0: it is new
 	Until   time.Time

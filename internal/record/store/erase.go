@@ -26,7 +26,7 @@ type Erasure struct {
 
 	Runs, Sessions bool // with Before: which are erased
 
-	Scope string // for the record: what was asked for
+	Scope string // for the record: the request
 	By    string // who erases
 }
 

@@ -128,12 +128,12 @@ func (q *QueuedRun) Waits() bool { return q.State == ledger.QueueWaiting }
 
 // QueueFilter chooses queued runs. The zero filter chooses all that have not ended.
 type QueueFilter struct {
-	Due      time.Time // not zero: only those that wait and are due then
+	Due      time.Time // not zero: only waiting ones that are due then
 	Stopping bool      // only those that run and that a person cancelled
-	Ended    bool      // only those that ended, were refused or cancelled
+	Ended    bool      // only ended, refused and cancelled ones
 	Dead     bool      // only dead letters, newest first
-	Later    bool      // only those that wait and whose time has not come, oldest first
-	Schedule *Schedule // only those that it queued, newest first, without those that were refused at once
+	Later    bool      // only waiting ones whose time has not come, oldest first
+	Schedule *Schedule // only runs that it queued, newest first, without those refused at once
 	Sealed   bool      // for people: fault.StoreCorrupt if the queue is not as it was sealed, or the list of its newest runs was edited
 	From     int       // for the next page: how many are left out
 	Limit    int       // 0 means 100

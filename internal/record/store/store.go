@@ -26,11 +26,10 @@ type Store interface {
 
 	// Runs lists runs, newest first.
 	Runs(ctx context.Context, f RunFilter) ([]ledger.Run, error)
-	// CheckedRuns is Runs for people. The list of runs is not sealed, so those that the filter
+	// CheckedRuns is Runs for people. The list of runs is not sealed, so the runs that the filter
 	// leaves out are compared with their events: one whose row was changed is listed, with
-	// Unverified. It reports false if it did not compare all: with a filter by tool, and
-	// where there are too many. Verify
-	// alone finds a removed run.
+	// Unverified. It reports false if it did not compare all: with a filter by tool, and where
+	// there are too many. Verify alone finds a removed run.
 	CheckedRuns(ctx context.Context, f RunFilter) (runs []ledger.Run, checked bool, err error)
 	// Run finds one run by its ID or a unique prefix of it (at least 4
 	// characters). An unknown one is fault.RunUnknown.

@@ -76,8 +76,8 @@ func (f File) fault(err error, what string) error {
 	return fault.Wrap(fault.StoreFailed, err, "the witness's file %q %s: %v", f.Path, what, wholefile.Cause(err))
 }
 
-// newest finds the checkpoint of the largest size that the ledger signed. Only those that
-// are larger than all later ones are verified: of a file that only grows, one.
+// newest finds the checkpoint of the largest size that the ledger signed. Only checkpoints larger
+// than all later ones are verified: of a file that only grows, one.
 func (f File) newest(l Log) ([]byte, ledger.Checkpoint, error) {
 	var best ledger.Checkpoint
 	r, err := os.Open(f.Path)

@@ -48,8 +48,8 @@ func NewService(folder string, key *ledger.Cosigner, publicKeys []string, now fu
 	return s, os.MkdirAll(folder, 0o700)
 }
 
-// ServeHTTP implements http.Handler: POST add-checkpoint. The checkpoint's signature says who
-// asks; nothing else is needed.
+// ServeHTTP implements http.Handler: POST add-checkpoint. The checkpoint's signature identifies the
+// caller; nothing else is needed.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)

@@ -39,7 +39,7 @@ type Disagreement struct {
 	Size   int64      // of the log that the witness has seen
 	Root   *tlog.Hash // of that log; nil: the witness does not say
 	Ledger ledger.Checkpoint
-	Signed bool // the ledger's own signature proves what the witness has; else it is the witness's word
+	Signed bool // the ledger's own signature proves the witness's state; else it is the witness's word
 }
 
 func (d *Disagreement) Error() string {

@@ -136,8 +136,8 @@ const (
 	labelPage     = 200
 )
 
-// tree adds the labels of a session, of those that it spawned, also deleted ones, and of those
-// that they are forks of.
+// tree adds the labels of a session, of the sessions that it spawned, also deleted ones, and of the
+// sessions that they are forks of.
 func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 	if w.seen[id] {
 		return nil
@@ -231,8 +231,8 @@ func (w *labelWalk) above(ctx context.Context, root uuid.UUID) error {
 	return nil
 }
 
-// session adds the labels of a session's own runs. A run begins with the labels of those
-// before it, unless its policies had no labels.
+// session adds the labels of a session's own runs. A run begins with the labels of earlier ones,
+// unless its policies had no labels.
 func (w *labelWalk) session(ctx context.Context, id uuid.UUID) error {
 	list, err := w.st.SessionRuns(ctx, id)
 	if err != nil {

@@ -43,7 +43,7 @@ func (s *Agents) Rehearse(ctx context.Context, rec *replay.Recording, reg *capab
 	return r, tools, err
 }
 
-// recordedCapabilities gives the capabilities that a recorded run had: those of files as
+// recordedCapabilities returns the capabilities that a recorded run had: capabilities of files as
 // the record has them.
 func (s *Agents) recordedCapabilities(reg *capability.Registry, sources map[string]string) (*capability.Registry, error) {
 	if len(sources) == 0 {

@@ -40,7 +40,7 @@ type API struct {
 	From       string         `json:"from"` // the file or URL that it was read from
 	Digest     string         `json:"digest"`
 	Base       string         `json:"base"`                 // the URL that requests go below
-	BaseGiven  bool           `json:"base_given,omitempty"` // by the person, in place of what the document says
+	BaseGiven  bool           `json:"base_given,omitempty"` // by the person, in place of the document's address
 	Auth       []openapi.Auth `json:"auth"`
 	Title      string         `json:"title,omitempty"`
 	Version    string         `json:"version,omitempty"`
@@ -71,7 +71,7 @@ func (s *APIs) Find(name string) (API, error) { return s.added().Find(name) }
 type Addition struct {
 	Name    string
 	From    string // a file or an https URL
-	Base    string // in place of what the document says; "": as it says
+	Base    string // in place of the document's address; "": the document's
 	Auth    []openapi.Auth
 	Replace bool // of one that has the name already
 }
@@ -114,7 +114,7 @@ func (s *APIs) checkAuth(list []openapi.Auth) error {
 			return err
 		}
 		stored := one.Secret
-		if one.Kind == openapi.Login { // what a sign-in gives comes later
+		if one.Kind == openapi.Login { // the tokens of a sign-in come later
 			stored = one.ClientSecret
 		}
 		if stored == "" {

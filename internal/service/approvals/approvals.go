@@ -34,7 +34,7 @@ import (
 type Approvals struct {
 	Home     *home.Home
 	Grants   *grants.Grants
-	Tools    *catalog.Catalog // to show what earlier calls did
+	Tools    *catalog.Catalog // to show the effects of earlier calls
 	Notifier *notify.Notifier // tells people of new questions; nil: nobody is told
 	Policies *policies.Policies
 	// Ending ends when this process is about to end: no call waits for an answer then. Nil: never.

@@ -111,8 +111,8 @@ func (b *Backups) restore(ctx context.Context, from Source) (out Restored, err e
 }
 
 // mark notes in a ledger that it was restored. Grants of before may have been revoked since the
-// backup, and their budgets spent, so they are refused until a person accepts them. What the store
-// leaves beside the ledger is removed.
+// backup, and their budgets spent, so they are refused until a person accepts them. The store's
+// other files beside the ledger are removed.
 func mark(ctx context.Context, folder string, c Contents) error {
 	s, err := sqlite.Open(ctx, sqlite.Options{Home: folder})
 	if err != nil {

@@ -114,7 +114,7 @@ func (s *Changes) Begin(in *runner.Info, workspace string, hold bool) (*Writes, 
 	}
 	w := &Writes{set: set, Hold: set.Hold(s.Box.Overlay)}
 	w.Hold.Bound(sandbox.HeldBytes(in.Grant.Chain().Limits()))
-	_, leave, err := w.Hold.Enter(context.Background()) // what cannot be held is not begun
+	_, leave, err := w.Hold.Enter(context.Background()) // a run without a hold is not begun
 	if err != nil {
 		return nil, errors.Join(err, w.Drop())
 	}
@@ -177,9 +177,9 @@ func (w *Writes) End(ctx context.Context, st store.Store, run *runner.Run) ([]ch
 	return list, record(ctx, st, run.Seq, ledger.Event{Change: ledger.ChangesReview}, list)
 }
 
-// mayWrite re-decides paths of a workspace under a run's policies. What they
-// ask about is answered by who applies the change. A folder on the way to what
-// is allowed may be made unless a deny entry names it, as for file tools.
+// mayWrite re-decides paths of a workspace under a run's policies. Their questions are answered by
+// the person that applies the change. A folder on the way to an allowed path may be made unless a
+// deny entry names it, as for file tools.
 func mayWrite(chain policy.Chain, workspace string) changeset.Decide {
 	return func(p string, use changeset.Use) error {
 		abs := path.Join(workspace, p)
@@ -209,7 +209,7 @@ type Changeset struct {
 	Run     ledger.Run
 	Set     *changeset.Set
 	Changes []changeset.Change
-	Calls   []HeldCall // those that wait for review, or did
+	Calls   []HeldCall // the calls that wait for review, or did
 
 	store     store.Store
 	recording *replay.Recording
@@ -232,7 +232,7 @@ func (s *Changes) ended(ctx context.Context, id string) (store.Store, ledger.Run
 	if err != nil {
 		return nil, ledger.Run{}, err
 	}
-	if err := s.recover(ctx, st); err != nil { // also what was interrupted a moment ago
+	if err := s.recover(ctx, st); err != nil { // also calls interrupted a moment ago
 		return nil, ledger.Run{}, err
 	}
 	run, err := st.Run(ctx, id)
@@ -491,7 +491,7 @@ func (s *Changes) dropUnbegun(ctx context.Context, st store.Store) error {
 	for _, id := range runs {
 		set, err := home.Load(id)
 		if err != nil || set.State() != changeset.Active || time.Since(set.Begun()) < unbegun || !set.Untouched() {
-			continue // what cannot be loaded is told to whoever asks for it
+			continue // a reader of a missing one gets the error
 		}
 		if _, err := st.Run(ctx, id); !errors.Is(err, fault.RunUnknown) {
 			continue

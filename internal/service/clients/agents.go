@@ -30,8 +30,8 @@ type agent struct {
 	confines    bool             // the hook can send commands to remit sh
 	edits       func(scope Scope, command string) []Edit
 
-	// reads are the files of a project from which the agent takes settings. What a repository
-	// puts there is shown; their folders are made, so that commands cannot make them.
+	// reads are the files of a project from which the agent takes settings. Files that a repository
+	// puts there are shown; their folders are made, so that commands cannot make them.
 	reads []string
 	// limits are what the hook cannot guarantee, for people.
 	limits []string

@@ -240,7 +240,7 @@ func (p place) missing() (out []string) {
 func unguard(root string, made []string) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
-		return nil // the folder is gone, and what was in it
+		return nil // the folder is gone, with its contents
 	}
 	defer r.Close()
 	for i := len(made) - 1; i >= 0; i-- {

@@ -120,7 +120,7 @@ func firstLine(text string) string {
 type answer struct {
 	text     string
 	decision string // allow, deny or ask
-	command  string // what the agent's shell is to run in place of its command
+	command  string // the agent's shell runs it in place of its command
 }
 
 // ask runs the hook with one event.

@@ -17,7 +17,7 @@ type State struct {
 	Present  bool     // all entries are there, and the program exists
 	Problems []string // why the hook may not hold
 	Limits   []string // what it cannot guarantee
-	Next     string   // what a person must still do
+	Next     string   // the person's next step
 }
 
 // Held reports whether the installation is whole and was proved.
@@ -71,7 +71,7 @@ func (s *Clients) state(one Installed) (State, error) {
 		st.Limits = append([]string{elsewhere}, st.Limits...)
 	}
 	if one.Scope == Managed && a.name == "codex" {
-		st.Next = "" // what the machine's settings say needs nobody's trust
+		st.Next = "" // the machine's settings need nobody's trust
 	}
 	if one.Command != "" && !one.Confine {
 		st.Limits = append([]string{unconfined}, st.Limits...)

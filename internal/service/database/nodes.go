@@ -19,7 +19,7 @@ type Node struct {
 
 	Serves  bool     `json:"serves"`            // it is a service; else a command
 	Version string   `json:"version,omitempty"` // of Remit
-	Differs []string `json:"differs,omitempty"` // what is not as at the first service, as "config.yaml"
+	Differs []string `json:"differs,omitempty"` // the settings that differ from the first service's, as "config.yaml"
 }
 
 // Nodes lists the nodes of a home's ledger.

@@ -303,7 +303,7 @@ func (d *Devices) Enter(ctx context.Context, cookie string) (Device, error) {
 	}
 	if now := d.now(); now.Sub(r.Seen) >= seenEvery {
 		r.Seen = now
-		if _, err := r.save(ctx, st); err != nil { // who changed it meanwhile has seen it, too
+		if _, err := r.save(ctx, st); err != nil { // a concurrent writer has seen it, too
 			return Device{}, err
 		}
 	}

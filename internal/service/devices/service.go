@@ -67,8 +67,8 @@ func (d *Devices) Announce(ctx context.Context, page, address string) (withdraw 
 	}, nil
 }
 
-// retire signs all browsers of a host out. Their cookies count no more in any case, so what
-// fails is left to the end of the grants.
+// retire signs all browsers of a host out. Their cookies count no more in any case, so a failed
+// step is left to the end of the grants.
 func (d *Devices) retire(ctx context.Context, host string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retireWithin)
 	defer cancel()

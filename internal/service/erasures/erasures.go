@@ -26,7 +26,7 @@ type Request struct {
 	Session string    // ID of a deleted session, which is erased with its runs
 	Holder  string    // a holder of grants: all runs under them, and the deleted sessions
 	Before  time.Time // all that ended before
-	Expired bool      // what the settings' retention does not keep
+	Expired bool      // payloads past the settings' retention
 
 	DryRun bool
 }

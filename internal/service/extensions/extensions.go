@@ -82,8 +82,8 @@ type cached struct {
 	stamp  stamp // of extensions.json, as it was read for what follows
 	read   bool
 	router *chat.Router
-	bounds map[string]Bounds // by ID; of those that can be used
-	added  map[string]string // digests of those whose tools the catalog has, by ID
+	bounds map[string]Bounds // by ID; of usable ones
+	added  map[string]string // digests of the extensions whose tools the catalog has, by ID
 }
 
 // stamp identifies the version of a file: every change makes a new file.

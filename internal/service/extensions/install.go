@@ -27,8 +27,8 @@ import (
 type Installation struct {
 	Path   string // a folder, or a zip archive
 	Update bool   // of one that is installed
-	SHA256 string // what the archive must be, in hexadecimal; "": anything
-	Signer string // who must have signed it, as manifests have it; "": anybody, or nobody
+	SHA256 string // the expected digest of the archive, in hexadecimal; "": anything
+	Signer string // the required signer, as manifests have it; "": anybody, or nobody
 	// Confirm is given the extension's requests and its later abilities, and decides whether it is
 	// installed. It is required.
 	Confirm func(Offer) (bool, error)

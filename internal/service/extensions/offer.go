@@ -24,7 +24,7 @@ type Offer struct {
 
 	Was         *Extension            `json:"was,omitempty"` // what it takes the place of
 	Wants       []ExtensionPermission `json:"wants"`         // its permissions
-	Never       []string              `json:"never"`         // what it can never do, whatever the policy says
+	Never       []string              `json:"never"`         // the actions that it can never take, under any policy
 	Actions     []ExtensionAction     `json:"actions"`
 	Folder      string                `json:"folder"`
 	WorkFolder  string                `json:"work_folder"`
@@ -49,7 +49,7 @@ type ExtensionAction struct {
 	Command string   `json:"command"` // "/git log"
 	Usage   string   `json:"usage"`
 	Runner  string   `json:"runner"`
-	Runs    string   `json:"runs"`           // for people: what that is
+	Runs    string   `json:"runs"`           // for people: its description
 	Tool    tool.ID  `json:"tool,omitempty"` // that is called
 	Risk    string   `json:"risk,omitempty"` // of a tool of its own
 	Effects []string `json:"side_effects,omitempty"`

@@ -34,7 +34,7 @@ type Item struct {
 // Query chooses the listed files.
 type Query struct {
 	Label    string // "": any
-	Below    string // an absolute path: it, and what is in it; "": any
+	Below    string // an absolute path: it, and all below it; "": any
 	Contents bool   // contents, too
 	After    store.LabelPlace
 	Limit    int // 0: all

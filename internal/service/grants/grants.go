@@ -92,16 +92,16 @@ type Terms struct {
 	To        []string         // patterns of holders that it may be handed on to; nil: as the policies say
 	Sealed    bool             // nothing can be appended
 	Note      string           // for people, kept in the ledger
-	KeyFile   string           // of who holds it now, to hand on a grant that is bound to a key
+	KeyFile   string           // of the present holder, to hand on a grant that is bound to a key
 	Parsed    []*policy.Policy // besides Policies
-	Person    *ledger.Person   // of a root grant: who the holder is, as an identity provider says; nil: the operator's word
+	Person    *ledger.Person   // of a root grant: the holder, named by an identity provider; nil: the operator's word
 }
 
 // Token is a grant as text, and its contents.
 type Token struct {
 	Text   string
 	Claims *token.Content
-	Moot   []string // what was added and narrows nothing, in words
+	Moot   []string // added terms that narrow nothing, in words
 }
 
 // Issue makes a root grant of policies, of the workspace's where none is named, and

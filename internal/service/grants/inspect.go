@@ -83,7 +83,7 @@ type Inspected struct {
 	Content *token.Content // nil: an ID was given
 	Genuine error          // why the token is not one of this ledger; nil: it is, or an ID was given
 	Lines   []token.Line
-	Info    *Info // what the ledger has of it; nil: nothing
+	Info    *Info // the ledger's record of it; nil: none
 	Now     error // why it cannot be used now; nil: it can
 }
 

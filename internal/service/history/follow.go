@@ -249,7 +249,7 @@ func batches(ctx context.Context, au *auditor, last ledger.Seq, emit func(*Batch
 		if err != nil {
 			return err
 		}
-		if len(au.runs)+len(au.calls) > mostKept { // what is needed is read again
+		if len(au.runs)+len(au.calls) > mostKept { // needed ones are read again
 			clear(au.runs)
 			clear(au.calls)
 		}

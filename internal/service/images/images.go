@@ -78,7 +78,7 @@ func (s *Images) Add(q Addition) (Image, error) {
 	if err != nil {
 		return Image{}, notKept(err)
 	}
-	defer func() { _ = image.Remove(work) }() // the next change of the list removes what is left
+	defer func() { _ = image.Remove(work) }() // the next change of the list removes the remains
 	got, err := image.Unpack(q.From, filepath.Join(work, "root"))
 	if err != nil {
 		return Image{}, err

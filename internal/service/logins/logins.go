@@ -86,8 +86,8 @@ type Given struct {
 	Until time.Time // zero: it does not expire
 }
 
-// Logins are the requests that wait. They are safe for concurrent use, and those of all
-// processes of a ledger are the same.
+// Logins are the requests that wait. They are safe for concurrent use, and all processes of a
+// ledger share them.
 type Logins struct {
 	Store func(ctx context.Context) (store.Ephemera, error) // keeps the requests
 	Now   func() time.Time                                  // nil: time.Now

@@ -86,7 +86,7 @@ func modelOf(o *runner.Outcome) modelCall {
 	}
 	var m modelCall
 	if b, err := json.Marshal(o.Output); err == nil {
-		_ = json.Unmarshal(b, &m) // what cannot be read is not measured
+		_ = json.Unmarshal(b, &m) // an unreadable one is not measured
 	}
 	_ = json.Unmarshal(o.Args, &asked) // as above
 	if m.Model = asked.Model; m.Model == "" || len(m.Model) > 100 {

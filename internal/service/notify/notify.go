@@ -68,7 +68,7 @@ const (
 
 // Notifier sends events to all channels. The nil Notifier sends nothing. It must be closed.
 type Notifier struct {
-	Outbox *Outbox // keeps what is sent to webhooks; nil: nothing is kept
+	Outbox *Outbox // keeps the notifications for webhooks; nil: nothing is kept
 
 	channels []Channel
 	log      func() *slog.Logger

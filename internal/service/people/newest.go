@@ -91,7 +91,7 @@ func (p *People) advance(ctx context.Context, who *ledger.Person, role settings.
 				continue
 			}
 			n.After = later(n.After, at.Add(skew)) // the issuer's clock may be ahead
-			if !n.Seen.After(at) {                 // whatever the issuer's clock said
+			if !n.Seen.After(at) {                 // with any clock of the issuer
 				n.After = later(n.After, n.Person.Said)
 			}
 		}

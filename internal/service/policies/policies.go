@@ -63,8 +63,8 @@ const workspaceFile = "remit.yaml"
 // MaxPolicySize bounds a policy file, in bytes.
 const MaxPolicySize = 1 << 20
 
-// denyAll is the policy where there is none. It says so of the tools, too: what
-// needs no resource, as time.now, would else be allowed.
+// denyAll is the policy where there is none. It denies the tools, too: a tool that needs no
+// resource, as time.now, would else be allowed.
 const denyAll = "version: 1\nname: " + policy.NoPolicyName + "\ntools: {allow: []}\n"
 
 // Chain chooses the chain for a run: file if given, else the workspace's

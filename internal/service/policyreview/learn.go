@@ -23,7 +23,7 @@ type Widening = learn.Widening
 // Learned is a policy that was learned from recorded runs.
 type Learned struct {
 	Policy  []byte
-	Widened []Widening // what it allows beyond what the runs did
+	Widened []Widening // its permissions beyond the actions of the runs
 	Runs    []uuid.UUID
 	Calls   int // recorded calls that were allowed, and are under this policy
 	Refused int // recorded calls that were refused, and are under this policy

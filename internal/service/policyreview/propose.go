@@ -20,7 +20,7 @@ import (
 // Proposal is an entry that would allow something that recorded runs were refused.
 type Proposal struct {
 	List    string `json:"list"`              // files.read.allow; "" where no entry is proposed
-	Entry   string `json:"entry"`             // in YAML, or what was refused
+	Entry   string `json:"entry"`             // in YAML, or the refused action
 	Count   int    `json:"count"`             // how often it was refused
 	Policy  string `json:"policy"`            // the policy that refused it
 	Reason  string `json:"reason"`            // why it was refused

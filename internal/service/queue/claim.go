@@ -168,7 +168,7 @@ func (w *working) startOf(ctx context.Context, st store.Backend, l store.Lane, u
 		for to, ids := range filed {
 			err = errors.Join(err, st.FileQueued(ctx, to, false, ids...))
 		}
-		if err != nil || !moved { // what is left is being started here
+		if err != nil || !moved { // the remaining runs are being started here
 			return begun, err
 		}
 	}

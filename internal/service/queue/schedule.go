@@ -117,7 +117,7 @@ func (q *Queue) ChangeSchedule(ctx context.Context, name, by string, change func
 	if c.Priority < 1 || c.Priority > 4 {
 		return was, badPriority(c.Priority)
 	}
-	if was.Paused && !c.Paused || c.Cron != was.Cron || c.Zone != was.Zone { // what it missed meanwhile was not to be
+	if was.Paused && !c.Paused || c.Cron != was.Cron || c.Zone != was.Zone { // runs missed meanwhile were not to be
 		if c.Next, err = Next(c.Cron, c.Zone, c.Saved); err != nil {
 			return was, err
 		}

@@ -305,8 +305,8 @@ func (w *working) tell(st store.Backend, id uuid.UUID) {
 }
 
 // carryOut starts a queued run and carries it out. It reports whether this worker did so, or
-// refused the run. An error is one of the queue, or fault.SessionBusy: what became of the run
-// is in its record.
+// refused the run. An error is one of the queue, or fault.SessionBusy: the outcome of the run is in
+// its record.
 func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool, err error) {
 	st, err := w.q.Home.Ledger(ctx)
 	if err != nil {

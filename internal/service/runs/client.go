@@ -223,7 +223,7 @@ func (c *ClientSession) withdrawRepeated(ctx context.Context, id string) error {
 			return err
 		}
 		if call.Step == id {
-			left = append(left, call) // Withdraw takes those that are pending
+			left = append(left, call) // Withdraw takes pending ones
 		}
 	}
 	return c.Runner.Withdraw(ctx, c.Run, left, fault.New(fault.ToolCancelled, "%s asked again about the same call", c.q.Client))

@@ -28,7 +28,7 @@ type ExecRequest struct {
 	Policy    string           // a policy file; "": the workspace's, if trusted
 	Workspace string           // absolute; the command starts there
 	Grant     grants.Presented // not empty: the command is under this grant, and needs an entry in its commands
-	Changeset bool             // hold what is written
+	Changeset bool             // hold writes
 	Learn     string           // not "": learn a policy of this name, see ExecResult.Learned
 	Root      *policy.Policy   // holds instead of Policy if not nil
 	Home      string           // the command's HOME, which persists; "": an empty one

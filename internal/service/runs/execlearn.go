@@ -23,7 +23,7 @@ import (
 // LearnedExec is the policy learned from one observed command.
 type LearnedExec struct {
 	Policy  []byte
-	Refused int // what was tried and is a comment in it
+	Refused int // the refused attempts, which are comments in it
 	Unseen  int // uses of paths that could not be looked at, or were too many
 }
 
@@ -146,7 +146,7 @@ type witness struct {
 	uses     []learn.Use
 	used     map[string]bool   // folders beneath which files were used
 	standard bool              // something of system: standard was used
-	first    map[string]string // what has to be done before, by the path that it makes
+	first    map[string]string // the steps to take before, by the path that they make
 	open     map[string]bool   // folders that are there, in which names are made
 }
 
@@ -192,9 +192,9 @@ func (w *witness) file(t sandbox.Touch) {
 	case t.Use == sandbox.Wrote:
 		a.Kind = tool.FileWrite
 	case !t.Exists:
-		return // it asked for what is not there
+		return // it asked for a missing file
 	case t.Folder && (t.Use != sandbox.Read || w.used[t.Path] || t.Path == w.env.Workspace):
-		return // the folders of what is shown are there, and list it
+		return // the parent folders of shown files are there, and list them
 	case t.Folder:
 		below = true
 	}
@@ -330,7 +330,7 @@ func (w *witness) connections(all []sandbox.Connection, tried ledger.Attempts) {
 	for _, r := range tried.Refused { // each once, with a count
 		what, ok := strings.CutPrefix(r.Action, tool.Network.String()+" ")
 		to, parsed := learn.ParseTarget(what)
-		if ok && parsed { // else nobody understood what was asked for
+		if ok && parsed { // else nobody understood the request
 			w.uses = append(w.uses, learn.Use{Action: tool.Action{Kind: tool.Network, Target: to}, Count: r.Count, Refused: true, Why: r.Reason})
 		}
 	}

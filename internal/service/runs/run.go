@@ -123,7 +123,7 @@ type Request struct {
 	Frozen    *frozen.Plan     // the plan whose calls are all that may be made; nil: none
 	Planning  bool             // only calls without side effects
 	Single    bool             // the run has one call of a client that may make others in other runs: refused if the policies have flows
-	Changeset bool             // hold what is written, also where the policy does not say so
+	Changeset bool             // hold writes, even if the policy does not
 	Bounds    []*policy.Policy // bound it besides; only without a Grant
 	Grant     grants.Presented // not empty: the run is under this grant, which Policy or Root narrow further
 	Wait      bool             // without a terminal, wait for approvals given elsewhere
@@ -134,7 +134,7 @@ type Request struct {
 	Advice  func(filed store.Approval) string
 	Asker   runner.Asker                           // holds instead of Here and Wait if not nil
 	Agent   *AgentRun                              // a session's run of an agent; nil: it is none
-	Context *runner.Context                        // the labels of what was seen before; nil: none
+	Context *runner.Context                        // the labels of data seen before; nil: none
 	Observe func(runner.Notice)                    // nil: nobody watches
 	Hooks   []runner.Hook                          // called around calls, after those of the settings
 	Started func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
@@ -153,7 +153,7 @@ type Result struct {
 	Duration time.Duration
 	Hint     policies.Hint
 	Stopped  error              // why its grant ended while it ran, nil if it did not
-	Held     []changeset.Change // what was written, of a run whose writes were held
+	Held     []changeset.Change // the writes of a held run
 	Waiting  int                // calls that wait for review
 }
 

@@ -126,8 +126,8 @@ func (s *Session) Interrupted() bool { return s.Run.Interrupted() }
 // Lost is closed once Interrupted reports true; nil: it never does.
 func (s *Session) Lost() <-chan struct{} { return s.Run.Lost() }
 
-// Plain gives arguments in the form that decoding JSON gives. It is a copy: what
-// the caller does to its own meanwhile changes nothing that was decided.
+// Plain gives arguments in the form that decoding JSON gives. It is a copy: later changes of the
+// caller's own map change no decided argument.
 func Plain(args tool.Args) (tool.Args, error) {
 	b, err := canon.Marshal(map[string]any(args))
 	var v any

@@ -36,7 +36,7 @@ func inputsOf(v any) map[string]Input {
 		id, ok := f["id"].(string)
 		options, picks := optionsOf(f)
 		if !ok || seen[id] || f["type"] != "promptString" && !picks {
-			delete(known, id) // which of two is meant is not clear
+			delete(known, id) // the intended one of two is not clear
 			seen[id] = true
 			continue
 		}

@@ -133,8 +133,8 @@ func (m *memory) Failed(source string, f *catalog.Failure) {
 // Memory is what this $REMIT_HOME remembers of the tools of all sources.
 func Memory(h *home.Home) catalog.Memory { return &memory{home: h} }
 
-// ForgetFailures has every source asked again without delay: what an operator changed,
-// such as a login, may have been the cause of a failure.
+// ForgetFailures has every source asked again without delay: the operator's change, such as a
+// login, may have removed the cause of a failure.
 func ForgetFailures(h *home.Home) {
 	file := filepath.Join(h.Dir, failingFile)
 	if _, err := os.Stat(file); err != nil {

@@ -36,7 +36,7 @@ type packageRun struct {
 	ask     []string // a question to the package manager, in place of the rest
 	answer  string
 
-	hint     string  // what the package manager needs
+	hint     string  // the needs of the package manager
 	manager  manager // nil for a question
 	request  *packages.Request
 	question string // the command that tells which registry is configured

@@ -21,7 +21,7 @@ type Settings struct {
 	Durability string     // of recorded intents: "power" (they survive a loss of power) or "process" (the end of the process only)
 	LogLevel   slog.Level // the lowest level of logs/calls.log
 	Keyring    bool       // secrets are kept in the operating system's keyring where it works
-	Admins     []string   // who may answer approvals of admins, as "user:ann"; empty: the owner of $REMIT_HOME
+	Admins     []string   // the approvers of admins' questions, as "user:ann"; empty: the owner of $REMIT_HOME
 	Tiers      Tiers
 	Fresh      time.Duration // how long the tools of a source are used before it is asked again
 	Models     Models
@@ -55,7 +55,7 @@ type Retention struct {
 	RunDays     int // since a run ended; 0: for good
 	SessionDays int // since a session was deleted; 0: for good
 
-	WholeMonths bool // what ended in one month is erased at once, when all of it is to be
+	WholeMonths bool // payloads that ended in one month are erased at once, when all of them are due
 }
 
 const (
@@ -98,7 +98,7 @@ type Tier struct {
 type Tool struct {
 	Risk    *tool.Risk    // nil: as inferred
 	Effects *tool.Effects // nil: as inferred
-	Trusted bool          // what the source claims of the tool is believed, as that it only reads
+	Trusted bool          // the source's claims about the tool are believed, as that it only reads
 	AnyName bool          // the name may look like another tool's
 }
 

@@ -38,7 +38,7 @@ func New(l net.Listener, at, path string) *Callback {
 		default: // the first counts
 		}
 		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = rw.Write([]byte("Remit has what it needs. You can close this page.\n")) // for a person, who may have gone
+		_, _ = rw.Write([]byte("Remit has what it needs. You can close this page.\n")) // for a person, perhaps gone by now
 	})}
 	go func() {
 		defer close(c.done)

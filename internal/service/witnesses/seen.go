@@ -37,8 +37,8 @@ func (s *Witnesses) checkSeen(ctx context.Context, st store.Backend) error {
 	return s.judge(ctx, st, Here, differs(witness.Compare(ctx, st, b)))
 }
 
-// hasSeen reports whether a ledger in a file has exactly the noted checkpoint. An attacker who writes
-// to the file can also remove the note beside it.
+// hasSeen reports whether a ledger in a file has exactly the noted checkpoint. An attacker with write
+// access to the file can also remove the note beside it.
 func (s *Witnesses) hasSeen(ctx context.Context, st store.Backend) bool {
 	_, newest := s.noted(ctx, st)
 	return newest && s.Home.Database == ""

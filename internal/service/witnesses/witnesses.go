@@ -29,7 +29,7 @@ import (
 const Folder = "witnesses"
 
 const (
-	checkWithin = 2 * time.Second  // for what is looked at before a command works
+	checkWithin = 2 * time.Second  // for the checks before a command works
 	sendWithin  = 15 * time.Second // for one witness
 	maxNote     = 64 << 10
 )

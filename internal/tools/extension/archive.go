@@ -25,7 +25,7 @@ const (
 	UsageFile     = "docs/USAGE.md"
 	PlanFile      = "install/plan.yaml"
 	PolicyFile    = "install/policy.yaml"
-	WorkFolder    = "work" // where an installed extension works; no part of what is installed
+	WorkFolder    = "work" // where an installed extension works; not an installed file
 )
 
 // Bounds on the size of an extension.
@@ -107,7 +107,7 @@ func Unsafe(name, format string, args ...any) error {
 // each alone, and that no two of them are one on a system that folds names.
 type Entries struct {
 	seen  map[string]string // names as they are, by their folded form
-	files map[string]bool   // which of these are files
+	files map[string]bool   // the names that are files
 	count int
 	total int64
 }

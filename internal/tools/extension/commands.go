@@ -40,7 +40,7 @@ type Action struct {
 	Arguments   []Param // in the order in which they are written
 	Flags       []Param
 	With        map[string]any // arguments that are always the same, of runners that call a tool; nil: none
-	Risk        tool.Risk      // at least; what is inferred may be more
+	Risk        tool.Risk      // at least; the inferred risk may be higher
 
 	// Of exec runners:
 	Argv      []string // the words before what the call adds; nil: the action's ID
@@ -61,7 +61,7 @@ type Param struct {
 	Repeat      bool // any number of values; of arguments only the last may be
 	Default     any  // as decoded JSON; nil: none
 	Choices     []string
-	Within      tool.ActionKind // what the value is: a path or URL that the policy decides on; 0: nothing
+	Within      tool.ActionKind // the kind of the value: a path or URL that the policy decides on; 0: none
 	Short       string          // of a flag: one letter
 	Option      string          // of a flag of an exec runner, as the program has it: "--depth=", "-n"; "": --NAME=
 }

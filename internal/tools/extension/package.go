@@ -132,9 +132,9 @@ func (p *Package) check(file string) error {
 	return errs.Err()
 }
 
-// Name has the extension's own programs called by their bare names, but for those
-// whose name is taken: by a command of the trusted PATH, which is what a policy's
-// entry of that name means. A program with a taken name is called by its path.
+// Name has the extension's own programs called by their bare names, except where a command of the
+// trusted PATH has the name, because a policy's entry of that name means the command. A program
+// with a taken name is called by its path.
 func (p *Package) Name(taken func(name string) bool) {
 	p.byName = map[string]bool{}
 	for _, f := range p.Files {

@@ -230,8 +230,8 @@ func (p *Param) option() string {
 	return p.Option
 }
 
-// WorkWord in a word of Action.Argv stands for the extension's work folder: what
-// the word names in it is written.
+// WorkWord in a word of Action.Argv stands for the extension's work folder: the call writes to the
+// path that the word names.
 const WorkWord = "{work}"
 
 // Words returns the words that a program is started with, after its name: the action's own, the

@@ -55,8 +55,7 @@ type Said struct {
 	Effects *tool.Effects
 }
 
-// Infer weighs the evidence. The verdict is never below what the source itself
-// says of the tool.
+// Infer weighs the evidence. The verdict is never below the source's own description of the tool.
 func Infer(spec *tool.Spec, h Hints) Verdict {
 	var v Verdict
 	for _, p := range h.Permissions {

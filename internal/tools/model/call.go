@@ -36,7 +36,7 @@ func NewCall(id, name, args string) Call {
 	}
 	v, err := canon.Decode([]byte(args))
 	if err == nil {
-		_, err = canon.Marshal(v) // what is read can still be none that is recorded: 1e999
+		_, err = canon.Marshal(v) // a decoded number can still be too large for the record: 1e999
 	}
 	switch {
 	case err != nil:

@@ -127,8 +127,8 @@ func newEvents(r io.Reader) events {
 	return events{lines}
 }
 
-// next returns the next event that has data, or io.EOF. What a stream leaves unfinished at
-// its end is not an event.
+// next returns the next event that has data, or io.EOF. An unfinished event at the end of a stream
+// is not an event.
 func (s events) next() (Event, error) {
 	var e Event
 	for s.lines.Scan() {

@@ -220,7 +220,7 @@ func (r *Recipe) table(out map[string]string, fields []Field, given map[string]s
 		if f.Name == "" {
 			return fault.New(fault.Usage, "one of its variables or headers has no name")
 		}
-		f.Secret = f.Secret || secret && f.Value == "" // a header may be a secret whatever the file says
+		f.Secret = f.Secret || secret && f.Value == "" // a header may be a secret despite the file
 		value, ok, err := r.value(f, f.Name, given)
 		if err != nil {
 			return err

@@ -204,8 +204,8 @@ func (s *Store) dropFarLeases(ctx context.Context) error {
 	return nil
 }
 
-// watchClock asks for the time and looks for leases that the server's clock has left behind. What
-// fails is tried again with the next renewal.
+// watchClock asks for the time and looks for leases that the server's clock has left behind. A
+// failed step is tried again with the next renewal.
 func (s *Store) watchClock(ctx context.Context) {
 	asking, stop := context.WithTimeout(ctx, s.lease/2)
 	defer stop()

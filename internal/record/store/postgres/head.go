@@ -22,10 +22,10 @@ type head struct {
 	mu     sync.RWMutex // held for writing by settle; for reading by who compares the numbers
 	number atomic.Int64 // of the last batch
 	synced atomic.Int64 // of the last one that is known to be durable
-	gone   []span       // what the server has lost, in order
+	gone   []span       // the numbers that the server has lost, in order
 
 	// Of the writer alone.
-	unsure bool      // number may not be what the server has
+	unsure bool      // number may differ from the server's
 	token  uuid.UUID // of a settling whose answer is missing; zero: none
 }
 
@@ -184,8 +184,8 @@ func (s *Store) base() int64 {
 	return 0
 }
 
-// rebase begins the numbers of another stay at base. Of the batches before, the server has those up
-// to one, and they are durable.
+// rebase begins the numbers of another stay at base. The server has the earlier batches up to one,
+// and they are durable.
 func (s *Store) rebase(base, upTo int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

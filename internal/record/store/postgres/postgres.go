@@ -96,7 +96,7 @@ type Store struct {
 	renewed  atomic.Pointer[renewal]
 	joined   atomic.Int64    // when this process first joined, by clock
 	patient  atomic.Int64    // until then, by clock, this node removes no others
-	dead     context.Context // ends, with the reason as its cause, when only a person can mend what is wrong
+	dead     context.Context // ends, with the reason as its cause, when only a person can mend the fault
 	die      context.CancelCauseFunc
 
 	beats    *sql.DB // the connection that renews the lease

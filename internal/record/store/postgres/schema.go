@@ -251,8 +251,8 @@ func (s *Store) sealNew(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// checkVersion refuses a database that has no ledger, or one of a newer Remit. found is what
-// selectVersion gives.
+// checkVersion refuses a database that has no ledger, or one of a newer Remit. found is the result
+// of selectVersion.
 func (s *Store) checkVersion(found interface{ Scan(into ...any) error }) error {
 	var is int64
 	err := found.Scan(&is)

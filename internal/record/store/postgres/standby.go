@@ -97,7 +97,7 @@ func (s *Store) watchServer(ctx context.Context) {
 	}
 	var refused *fault.Error
 	if err = s.checkServer(ctx); err == nil {
-		_, err = database{s}.settle(ctx) // compares what is durable
+		_, err = database{s}.settle(ctx) // compares the durable part
 	}
 	if errors.As(err, &refused) {
 		s.endFor(s.stay.Load(), refused)

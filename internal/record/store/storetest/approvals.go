@@ -158,7 +158,7 @@ func approvalsAnswered(t *testing.T, open OpenStore) {
 	session.Session = []byte(`{"tool":"fs.write"}`)
 	all := ask(t, a, of(2, mine))
 	vote(t, a, all.ID, session)
-	for _, run := range []ledger.Seq{mine, theirs, 0} { // whether it holds is for who reads what it is for
+	for _, run := range []ledger.Seq{mine, theirs, 0} { // the reader decides whether it holds
 		if again := ask(t, a, of(2, run)); again.ID == all.ID {
 			t.Errorf("run %d was given a yes for a session", run)
 		}

@@ -99,7 +99,7 @@ var keptUntil = []timed{
 			t.Fatal(fresh, err)
 		}
 	}, func(t *testing.T, s store.Backend, n byte, until time.Time) bool {
-		next := [32]byte{31: 1} // what is over is removed with the next one
+		next := [32]byte{31: 1} // ended records are removed with the next one
 		id := uuid.New()
 		copy(next[:], id[:])
 		if _, err := s.UseProof(t.Context(), next, until.Add(time.Hour)); err != nil {

@@ -77,7 +77,7 @@ func (f *costFixture) add(n int) {
 	q := f.question(0)
 	f.check(s.Request(ctx, q))
 	f.check(nil, s.Close())
-	s = f.open() // what lapsed is read once more, and then left out
+	s = f.open() // lapsed questions are read once more, and then left out
 	vote(q, "user:ann", false)
 	f.check(nil, s.Close())
 }

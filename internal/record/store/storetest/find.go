@@ -46,8 +46,8 @@ func storeFinds(t *testing.T, open OpenStore) {
 	findsCalls(t, s, runs)
 }
 
-// searchable fills a store with calls of all kinds, in three runs. What the filters look
-// for is rare in it.
+// searchable fills a store with calls of all kinds, in three runs. The values that the filters look
+// for are rare in it.
 func searchable(t *testing.T, open OpenStore) (s store.Store, runs []ledger.Seq) {
 	home := t.TempDir()
 	s = open(t, home)

@@ -144,7 +144,7 @@ func grantsFilters(t *testing.T, open OpenStore) {
 	}
 	tests := map[string]struct {
 		f    store.GrantFilter
-		want func(i int) bool // of what was issued, from 0
+		want func(i int) bool // of the issued grants, from 0
 	}{
 		"all":    {store.GrantFilter{}, func(int) bool { return true }},
 		"parent": {store.GrantFilter{Parent: root.ID}, func(i int) bool { return i > 0 && i%2 == 1 }},

@@ -120,7 +120,7 @@ func (f *olderFixture) uses() map[string][]func(ctx context.Context, s store.Bac
 	}, func(ctx context.Context, s store.Backend) (any, error) {
 		_, ok, err := s.Claim(ctx, [32]byte{14}, time.Now())
 		return ok, err
-	})[2:] // what a question says is for people
+	})[2:] // the text of a question is for people
 	out["questions"], out["votes"], out["ephemera"] = answers, answers, append(out["ephemera"], answers...) // a note there sums up the open questions
 	again := func(n byte) func(context.Context, store.Backend) (any, error) {
 		return func(ctx context.Context, s store.Backend) (any, error) {

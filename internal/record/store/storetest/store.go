@@ -252,7 +252,7 @@ func storePrefix(t *testing.T, open OpenStore) {
 		u := uuid.MustParse(id)
 		start(t, s, func(e *ledger.Event) { e.ID = u[:] })
 	}
-	tests := map[string]string{ // what is asked, which run is found
+	tests := map[string]string{ // filter, found run
 		ids[0]: ids[0], ids[1]: ids[1], "0198b": ids[2], "0198BBBB-0": ids[2], "0198bbbb0000": ids[2],
 		"0198": "", "0198aaaa": "", "019": "", "": "", "zzzz": "", "0199": "", "%": "", ids[0] + "0": "", "0198bbbb-0000-7000-8000-000000000003-----": "",
 	}

@@ -15,7 +15,7 @@ import (
 type Copied struct {
 	Name    string
 	Columns []string
-	from    string // what the statement that reads it names; "": Name
+	from    string // the name in the statement that reads it; "": Name
 
 	s    *Store
 	conn *sql.Conn

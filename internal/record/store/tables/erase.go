@@ -42,8 +42,8 @@ func (s *Store) isErased(r *rawEvent, e *ledger.Event) bool {
 	return s.isDropped(r, e) || r.salt == nil && len(r.data) == 17 && r.data[0] == erasedHead && hmac.Equal(r.data, s.keys.erasedMark(r.seq, r.body))
 }
 
-// eraseUnit are events that are erased in one transaction if they are of a session; those of
-// a run can be erased in parts.
+// eraseUnit holds events that are erased in one transaction if they are of a session; events of a
+// run can be erased in parts.
 type eraseUnit struct {
 	session uuid.UUID // zero: a run
 	seqs    []ledger.Seq

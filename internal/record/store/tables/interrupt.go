@@ -188,7 +188,7 @@ func (s *Store) refuseOld(r *row) error {
 		}
 		return nil
 	default:
-		return nil // what happened is recorded as long as the run is open
+		return nil // events are recorded as long as the run is open
 	}
 	s.begun.mu.Lock()
 	owner, known := s.begun.owners[e.Run]

@@ -12,15 +12,15 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// openQuestions are the questions that can still give authority, with their votes: those that
-// wait or are approved, and were asked after an event. A note keeps their sum for one state of
-// both tables, so that a process reads and checks these few rows instead of the whole tables.
+// openQuestions are the questions that can still give authority, with their votes: waiting or
+// approved questions that were asked after an event. A note keeps their sum for one state of both
+// tables, so that a process reads and checks these few rows instead of the whole tables.
 type openQuestions struct {
 	at    [2 * sha256.Size]byte // the sums of the seals of both tables: the state that it is for
 	after int64                 // all questions up to this event are closed, or their time is over
 	seal                        // of the rows of open questions and their votes
 	of    map[string]*openQuestion
-	kept  int // size of of, when those whose time was over were left out last
+	kept  int // size of of, when questions past their time were left out last
 }
 
 // openQuestion is an open question in openQuestions, by its ID.

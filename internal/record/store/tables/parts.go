@@ -34,8 +34,8 @@ type Class int64
 
 // The classes of payloads that have a retention of their own.
 const (
-	RunPayloads     Class = 2 // what is erased with a run
-	SessionPayloads Class = 3 // what is erased with a session
+	RunPayloads     Class = 2 // erased with a run
+	SessionPayloads Class = 3 // erased with a session
 )
 
 // String names the class, for names of tables.

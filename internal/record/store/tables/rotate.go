@@ -26,7 +26,7 @@ import (
 // The key files of a ledger whose signing key was rotated.
 const (
 	RotationsFile = "ledger.rotations" // the rotations as signed notes, oldest first
-	StateFile     = "state.key"        // what the MACs' keys are derived from, since the first signing key is gone
+	StateFile     = "state.key"        // the secret of the MACs' keys, since the first signing key is gone
 	NextFile      = "ledger.key.next"  // a new signing key and its rotation, while they are put in place
 )
 
@@ -88,7 +88,7 @@ func (k *Keys) public() ledger.PublicKeys {
 	}
 	keys, err := ledger.FollowKeys(text, r.rotations)
 	if err != nil {
-		return ledger.KeysOf(r.pair) // what the older keys signed does not verify then
+		return ledger.KeysOf(r.pair) // signatures of the older keys do not verify then
 	}
 	return keys
 }
@@ -291,7 +291,7 @@ func (s *Store) rotateAlone(ctx context.Context, private, public string) error {
 	return err
 }
 
-// rotateShared rotates the key of a ledger that other nodes use. Those stop writing until
+// rotateShared rotates the key of a ledger that other nodes use. The other nodes stop writing until
 // they have the new one.
 func (s *Store) rotateShared(ctx context.Context, private, public string) error {
 	conn, err := s.shared.Durable(ctx)

@@ -1,6 +1,6 @@
-// Package tables keeps the ledger in the tables of an SQL database. It has what the
-// backends sqlite and postgres have in common: all of [store.Backend] except opening the
-// database and finding dead processes. Start at [Store] and [Database].
+// Package tables keeps the ledger in the tables of an SQL database. It holds the common part of the
+// backends sqlite and postgres: all of [store.Backend] except opening the database and finding dead
+// processes. Start at [Store] and [Database].
 //
 // Each store has one goroutine that writes. It writes all queued requests in one
 // transaction, so that many concurrent calls cost one durable write. A lone

@@ -84,7 +84,7 @@ type blobUse struct {
 // error means that the verification itself failed.
 func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.VerifyReport, error) {
 	if s.shared != nil && !s.readOnly {
-		if _, err := s.Integrate(ctx, false); err != nil && !errors.Is(err, fault.StoreCorrupt) { // what is corrupt is named below
+		if _, err := s.Integrate(ctx, false); err != nil && !errors.Is(err, fault.StoreCorrupt) { // a corrupt record is named below
 			return store.VerifyReport{}, err
 		}
 	}

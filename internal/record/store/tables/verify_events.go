@@ -163,7 +163,7 @@ func (c *chunk) keep(b []byte) []byte {
 func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 	out.leaf = tlog.RecordHash(r.body)
 	st, err := s.decodeRow(r)
-	if tags.tag(s.tagged(r.seq), r.body, r.salt, r.data) != tag && !s.isDropped(r, &st.Event) { // the tag of a dropped payload covers what is gone
+	if tags.tag(s.tagged(r.seq), r.body, r.salt, r.data) != tag && !s.isDropped(r, &st.Event) { // the tag of a dropped payload covers lost data
 		out.changed = true
 		out.problems = append(out.problems, "its body, its payload, its tag or its place is not what was recorded")
 	}

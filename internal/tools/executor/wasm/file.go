@@ -50,7 +50,7 @@ func (r *reading) Pread(b []byte, at int64) (int, esys.Errno) {
 		return 0, 0
 	}
 	if at >= r.most {
-		b = b[:1] // to tell the end of the file from the end of what may be read
+		b = b[:1] // to tell the end of the file from the end of the readable part
 	} else {
 		b = b[:min(int64(len(b)), r.most-at)]
 	}

@@ -46,7 +46,7 @@ type Host struct {
 	base    context.Context
 	stop    context.CancelFunc
 	runtime wazero.Runtime
-	offers  map[string]api.FunctionDefinition // what modules may import
+	offers  map[string]api.FunctionDefinition // the functions that modules may import
 	modules map[tool.Digest]*Module
 }
 
@@ -114,7 +114,7 @@ type Module struct {
 	load   func() ([]byte, error)
 
 	mu    sync.Mutex
-	begun chan struct{} // closed when what began is over; nil: nothing began
+	begun chan struct{} // closed when the work that began is over; nil: nothing began
 	code  wazero.CompiledModule
 	least uint64 // bytes of memory that it begins with
 	err   error
@@ -217,7 +217,7 @@ func (h *Host) compile(ctx context.Context, b []byte) (code wazero.CompiledModul
 	if err := s.check(func(name string) bool { return offers[name] != nil }); err != nil {
 		return nil, nil, err
 	}
-	defer func() { // an engine that meets what it did not expect must not end Remit
+	defer func() { // an engine that meets an unexpected state must not end Remit
 		if p := recover(); p != nil {
 			code, err = nil, fault.New(fault.Usage, "the module cannot be compiled: the engine failed: %.200v", p)
 		}

@@ -58,7 +58,7 @@ type Function struct {
 type Wants struct {
 	Read   []Place  // files that it reads
 	Write  []Place  // files that it makes, changes and removes
-	Env    []string // variables; those that the policies pass are given
+	Env    []string // variables; the ones that the policies pass are given
 	Clock  bool     // the time; else it is always the same
 	Random bool     // random numbers; else they are always the same
 }

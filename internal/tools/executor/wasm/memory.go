@@ -14,8 +14,8 @@ type memory struct {
 // Allocate implements experimental.MemoryAllocator.
 func (m *memory) Allocate(uint64, uint64) experimental.LinearMemory { return m }
 
-// Reallocate implements experimental.LinearMemory. A memory never shrinks, so what
-// lies beyond its length was never written.
+// Reallocate implements experimental.LinearMemory. A memory never shrinks, so the bytes beyond its
+// length were never written.
 func (m *memory) Reallocate(size uint64) []byte {
 	if size > m.most {
 		m.full = true

@@ -40,7 +40,7 @@ type view struct {
 	open    int
 	room    int64 // bytes that may still be held
 	writers []*writer
-	over    bool  // what is still held is given up
+	over    bool  // held data is given up
 	failed  error // why something that was written could not be stored
 }
 
@@ -287,7 +287,7 @@ func (v *view) Rename(from, to string) esys.Errno {
 		}
 	}
 	if !v.covers(tool.FileRead, a) {
-		return esys.EACCES // what is moved away can be read where it arrives
+		return esys.EACCES // moved data can be read where it arrives
 	}
 	if errno := v.settle(a); errno != 0 {
 		return errno

@@ -97,7 +97,7 @@ func (c *clock) sleep(ns int64) {
 		}
 		return
 	}
-	_ = pause.For(c.ctx, time.Duration(ns)) // a call that ended is told so by what it does next
+	_ = pause.For(c.ctx, time.Duration(ns)) // a call that ended learns it at its next step
 }
 
 // chance returns the random numbers of a module.

@@ -22,7 +22,7 @@ type writer struct {
 	at     int64
 	read   bool // it may be read, too
 	append bool // writes go to the end
-	adds   bool // buf is only what is added, to content that is not known
+	adds   bool // buf is only the added part, to content that is not known
 	dirty  bool
 	gone   bool // the file was removed or replaced since
 	closed bool

@@ -213,7 +213,7 @@ func think(to *model.Draft, v map[string]string) error {
 // finish returns the answer, if it is whole.
 func (a *answer) finish() (model.Response, error) {
 	left := model.Response{Usage: a.usage}
-	if a.stop == "" { // what comes after it says nothing more
+	if a.stop == "" { // later events say nothing more
 		return left, model.Cut(a.Begun())
 	}
 	var whole model.Draft

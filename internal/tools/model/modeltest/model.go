@@ -115,7 +115,7 @@ type modelService struct {
 	*httptest.Server
 	answer atomic.Pointer[http.HandlerFunc]
 	asked  atomic.Int64
-	keys   sync.Map // what was sent as the key
+	keys   sync.Map // the received keys
 }
 
 func newModelService(t *testing.T) *modelService {

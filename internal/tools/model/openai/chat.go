@@ -220,8 +220,8 @@ func (a *completion) Take(e model.Event) error {
 // present reports whether a member is there, and not null.
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// usage counts tokens as budgets do: those from a cache apart, and with those that
-// only the total has.
+// usage counts tokens as budgets do: tokens from a cache apart, and with tokens that only the total
+// includes.
 func usage(in, out, total, cached int64) model.Usage {
 	cached = min(max(cached, 0), max(in, 0))
 	return model.Usage{Input: in - cached, Output: max(out, total-in), CacheRead: cached}

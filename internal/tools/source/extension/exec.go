@@ -26,7 +26,7 @@ type request struct {
 	argv   []string
 	dir    string // absolute
 	starts []tool.Action
-	named  []tool.Action // what arguments name, where the extension says what they are
+	named  []tool.Action // the actions that arguments name, where the extension declares them
 }
 
 func (t *Tool) read(env tool.Env, args tool.Args) (request, error) {

@@ -158,7 +158,7 @@ func (t *Tool) Hints() infer.Hints {
 		h.Cannot = tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket, tool.NetworkDNS)
 	}
 	if t.module != nil {
-		h.Permissions = nil // a module reaches what it is given, whatever others of the extension need
+		h.Permissions = nil // a module reaches only its own files, not those of the extension's other actions
 		h.Cannot = ^t.spec.Effects
 	}
 	return h

@@ -26,7 +26,7 @@ type flight struct {
 	live   *live
 	over   <-chan struct{} // closed when the call is given up
 	caller tool.Caller
-	can    map[string]json.RawMessage // what the caller can and may be asked, by capability
+	can    map[string]json.RawMessage // the caller's capabilities for questions, by name
 }
 
 // alone waits until a call is the only one, where the server may ask and would not

@@ -36,7 +36,7 @@ type live struct {
 	good     bool  // it has answered a call
 	next     int   // progress token
 	progress map[string]func(tool.Progress)
-	flights  map[*flight]bool // calls under way, for what the server says without naming one
+	flights  map[*flight]bool // calls under way, for messages of the server that name none
 	level    string           // from which level on the server was told to log; "": not at all
 	toolsOf  bool             // its tools were listed on this connection
 	turn     chan struct{}    // taken by a call that must be the only one
@@ -86,7 +86,7 @@ func (l *live) stop() {
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			_ = l.session.Close() // what is wrong with it is told where it is used
+			_ = l.session.Close() // a fault in it is reported where it is used
 		}()
 		select {
 		case <-closed:
@@ -207,9 +207,8 @@ func (l *live) follow(tell func(tool.Progress)) (token string, stop func()) {
 	}
 }
 
-// metered looks at all that a server sends. A server may say what nobody asked
-// for (notifications, requests, answers to nothing) only so often: whatever the
-// SDK queues is bounded by that.
+// metered looks at all that a server sends. A server may send unrequested messages (notifications,
+// requests, answers to nothing) only so often: the queues of the SDK are bounded by that.
 type metered struct {
 	sdk.Transport
 	live *live

@@ -98,7 +98,7 @@ func (s *Server) tool(t *sdk.Tool, version string) *Tool {
 			out.spec.Title = clip.Text(a.Title, 200)
 		}
 		out.hints.Destructive, out.hints.OpenWorld = a.DestructiveHint, a.OpenWorldHint
-		if a.ReadOnlyHint { // false is also what is not said
+		if a.ReadOnlyHint { // false is also the value of a missing hint
 			out.hints.ReadOnly = &a.ReadOnlyHint
 		}
 		if a.IdempotentHint {

@@ -39,8 +39,8 @@ func (w Within) Of(name string) bool {
 	return ok || err != nil
 }
 
-// actions are those that the operator declared for the tool's arguments. Whatever else
-// the server does is bounded by its own policy and by the caller's rules for tools.
+// actions are those that the operator declared for the tool's arguments. All else in the server is
+// bounded by its own policy and by the caller's rules for tools.
 func (t *Tool) actions(args tool.Args) []tool.Action {
 	var out []tool.Action
 	for _, w := range t.server.cfg.Within {

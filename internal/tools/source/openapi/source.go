@@ -13,7 +13,7 @@ import (
 // Config has the settings of a source.
 type Config struct {
 	Name string                    // of the document; its tools are api:NAME:...
-	Base string                    // where requests go, in place of what the document says; "": as it says
+	Base string                    // the address of requests, in place of the document's; "": the document's
 	Auth []Auth                    // the credentials of requests
 	Load func() (*Document, error) // the compiled document, when it is first needed
 

@@ -76,7 +76,7 @@ func (s *Source) withoutCredentials(op *Operation) *Operation {
 		Defs       map[string]json.RawMessage `json:"$defs,omitempty"`
 	}
 	if err := json.Unmarshal(op.Input, &schema); err != nil {
-		return op // its own schema can be read; the transport refuses what is ours
+		return op // its own schema can be read; the transport refuses Remit's own parameters
 	}
 	out.Params = nil
 	for _, p := range op.Params {

@@ -12,7 +12,7 @@ import (
 // Config has the settings of a source.
 type Config struct {
 	Name     string                             // of the module; its tools are wasm:NAME:...
-	Manifest func() (*executor.Manifest, error) // what the module's tools are, when they are first needed
+	Manifest func() (*executor.Manifest, error) // the module's manifest, when its tools are first needed
 	Module   *executor.Module
 }
 
