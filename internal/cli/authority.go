@@ -82,7 +82,7 @@ func (s *session) authorityCmd() *cobra.Command {
 	c.Flags().StringVar(&who, "who", "", "show for each holder whether it can do `TO`")
 	c.Flags().StringVar(&tests, "tests", "", "check the expected answers in `FILE`")
 	c.Flags().StringVar(&page, "html", "", "write all ways as a picture with its table to `FILE`")
-	c.Flags().BoolVar(&diff, "diff", false, "show what the policy NEW opens that OLD does not")
+	c.Flags().BoolVar(&diff, "diff", false, "show the actions that the policy NEW opens and OLD does not")
 	c.MarkFlagsMutuallyExclusive("who", "tests", "diff", "html")
 	c.MarkFlagsMutuallyExclusive("policy", "diff")
 	return c

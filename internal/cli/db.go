@@ -148,7 +148,7 @@ func (s *session) printTenant(t postgres.Tenant, st postgres.Status) error {
 	s.printf("%s the database %s belongs to the role %s alone\n", s.paint(green, "✓"), t.Database, t.Role)
 	s.printf("  ledger  %s\n  set in config.yaml of its $REMIT_HOME:\n\nledger:\n  database: %s\n", show(st.Ledger), show(t.URL))
 	if t.Trusted {
-		s.errorf("\n! the server lets %s in without its password; change pg_hba.conf to\n  scram-sha-256, or whoever reaches the server can be any tenant\n", t.Role)
+		s.errorf("\n! the server lets %s in without its password; change pg_hba.conf to\n  scram-sha-256, or every client of the server can be any tenant\n", t.Role)
 	}
 	for _, name := range t.Open {
 		s.errorf("\n! every role may connect to the database %s, where tenants could meet:\n  REVOKE CONNECT ON DATABASE %s FROM PUBLIC\n", show(name), show(name))

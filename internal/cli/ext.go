@@ -163,7 +163,7 @@ func (s *session) printExtension(o extensions.Offer) {
 	if len(o.Wants) == 0 {
 		s.printf("  · none: computation only\n")
 	}
-	s.printf("Never permitted, whatever the policy allows:\n")
+	s.printf("Never permitted, under any policy:\n")
 	for _, what := range o.Never {
 		s.printf("  · %s\n", what)
 	}

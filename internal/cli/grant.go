@@ -214,7 +214,7 @@ all runs under it.
 	f.add(c, "24h")
 	c.Flags().StringVar(&f.Holder, "holder", "", "`NAME` of the holder, such as agent:docs (default: you)")
 	c.Flags().StringArrayVar(&f.To, "to", nil, "`PATTERN` of holders that it may be delegated to, if the policy allows (repeatable; default: any)")
-	c.Flags().StringVar(&f.Note, "note", "", "`TEXT` that says what it is for; kept in the ledger")
+	c.Flags().StringVar(&f.Note, "note", "", "its purpose as `TEXT`; kept in the ledger")
 	return c
 }
 
@@ -257,7 +257,7 @@ against TOKEN's budgets. TOKEN may be @FILE.
 	f.add(c, "as before")
 	c.Flags().StringVar(&f.Holder, "holder", "", "`NAME` of the new holder, such as agent:reader")
 	c.Flags().StringArrayVar(&f.To, "to", nil, "`PATTERN` of holders that it may be delegated to in turn (repeatable; default: as before)")
-	c.Flags().StringVar(&f.Note, "note", "", "`TEXT` that says what it is for; kept in the ledger")
+	c.Flags().StringVar(&f.Note, "note", "", "its purpose as `TEXT`; kept in the ledger")
 	c.Flags().StringVar(&key, "grant-key", "", "`FILE` with the holder's private key, for a bound grant")
 	return c
 }

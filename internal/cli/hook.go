@@ -67,7 +67,7 @@ exit status 2 with a message on standard error, which blocks the call.
 	}
 	c.Flags().StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to decide under")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
-	c.Flags().StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, whatever the environment says")
+	c.Flags().StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, instead of the environment's")
 	c.Flags().BoolVar(&confine, "confine", false, "have shell commands run in the sandbox, by remit sh")
 	return c
 }

@@ -298,7 +298,7 @@ func (s *session) printSetup(plan app.Setup, done []app.AgentSetup, moved []move
 	}
 	s.printf("\nstart your agent in that folder: started elsewhere, it does not use these hooks\n")
 	for _, line := range []string{
-		"remit runs                    what agents did (empty: the hook is not used)",
+		"remit runs                    the agents' calls (empty: the hook is not used)",
 		"remit agents status           whether the hooks still hold",
 		"remit agents remove AGENT     takes a hook out",
 	} {

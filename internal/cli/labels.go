@@ -56,7 +56,7 @@ func (s *session) printLabels(list []filelabels.Item, more bool) error {
 		return s.printJSON(map[string]any{"items": append([]filelabels.Item{}, list...), "more": more})
 	}
 	if len(list) == 0 {
-		s.printf("no file has labels by what was written to it\n")
+		s.printf("no file has labels of data written to it\n")
 		return nil
 	}
 	rows := make([][]cell, len(list))

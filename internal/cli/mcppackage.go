@@ -153,7 +153,7 @@ tools accept. Nothing is upgraded otherwise.
 				return s.printJSON(map[string]any{"name": m.Name, "changed": changed, "package": m.Package})
 			}
 			if !changed {
-				s.printf("%s %s@%s is what is pinned already\n", s.paint(green, "✓"), show(m.Package.Name), show(m.Package.Version))
+				s.printf("%s %s@%s is pinned already\n", s.paint(green, "✓"), show(m.Package.Name), show(m.Package.Version))
 				return nil
 			}
 			s.printf("%s %s runs %s@%s  %s\n", s.paint(green, "✓"), m.Name, show(m.Package.Name), show(m.Package.Version),

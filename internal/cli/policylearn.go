@@ -56,7 +56,7 @@ func (s *session) policyLearnCmd() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&file, "output", "o", "-", "write to this `FILE`")
-	c.Flags().BoolVar(&exact, "exact", false, "widen no arguments of tools, folders or hosts beyond what was used")
+	c.Flags().BoolVar(&exact, "exact", false, "widen no arguments of tools, folders or hosts beyond their use")
 	c.Flags().BoolVar(&refused, "refused", false, "list entries that would allow the refused actions; nothing is changed")
 	c.Flags().StringVar(&name, "name", "", "`NAME` of the policy (default: the file's name, or learned)")
 	return c

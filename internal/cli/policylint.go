@@ -104,7 +104,7 @@ func (s *session) printLint(l policyreview.Lint) {
 		s.printf("a short history: an entry may be needed although these runs did not need it\n")
 	}
 	if l.Unlisted > 0 {
-		s.printf("entries of files and network are not judged: what %s did is not all recorded\n", counted(l.Unlisted, "call"))
+		s.printf("entries of files and network are not judged: the record of %s is not complete\n", counted(l.Unlisted, "call"))
 	}
 	if len(l.Findings) == 0 {
 		s.printf("%s no findings\n", s.paint(green, "✓"))

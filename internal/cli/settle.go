@@ -89,7 +89,7 @@ func (s *session) printUnknown(ctx context.Context, a *app.App, limit int) error
 	}
 	s.printUnknownCalls(list)
 	s.printf("%s\n", s.paint(dim, unsealedIndex))
-	s.printf("find out what each did, then: remit settle RUN CALL --happened (or --not-happened)\n")
+	s.printf("find out the effect of each, then: remit settle RUN CALL --happened (or --not-happened)\n")
 	return nil
 }
 

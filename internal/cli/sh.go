@@ -56,7 +56,7 @@ ended it. A script that is refused does not start: the exit status is 3.
 	fl.StringVarP(&script, "command", "c", "", "`SCRIPT` to run")
 	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
-	fl.StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, whatever the environment says")
+	fl.StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, instead of the environment's")
 	return c
 }
 

@@ -67,7 +67,7 @@ the events and keys/ do not both have, and a wrong keys/ledger.pub.
 		},
 	}
 	fl := c.Flags()
-	fl.BoolVar(&f.sinceLast, "since-last", false, "read only what was recorded since the last verification of the ledger")
+	fl.BoolVar(&f.sinceLast, "since-last", false, "read only the events since the last verification of the ledger")
 	fl.StringVar(&f.proof, "proof", "", "print an inclusion proof of this `RUN` instead")
 	fl.StringVar(&f.checkpoint, "checkpoint", "", "also check that the ledger extends the checkpoint in this `FILE`")
 	fl.StringVar(&f.save, "save-checkpoint", "", "write a signed checkpoint to this `FILE` if the check succeeds")

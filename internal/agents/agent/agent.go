@@ -26,7 +26,7 @@ type Agent struct {
 	SystemPrompt string                  `json:"system_prompt"`
 	Model        string                  `json:"model,omitempty" doc:"As anthropic/NAME, openai/NAME or scripted:FILE; missing: the default of the settings"`
 	Capabilities []CapabilityRef         `json:"capabilities" nullable:"false" doc:"In the order of their prompts"`
-	Policy       string                  `json:"policy,omitempty" doc:"Narrows what its sessions may do: YAML or JSON"`
+	Policy       string                  `json:"policy,omitempty" doc:"Narrows the permissions of its sessions: YAML or JSON"`
 	Limits       Limits                  `json:"limits"`
 	Commitments  []commitment.Commitment `json:"commitments,omitempty" nullable:"false" doc:"Conditions that must hold before a turn counts as done"`
 	Quarantine   bool                    `json:"quarantine,omitempty" doc:"As a sub-agent it always runs in quarantine: only its answer comes back. Its parent cannot change that"`

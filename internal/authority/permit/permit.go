@@ -152,7 +152,7 @@ func (p Permit) Check(a tool.Action) error {
 		if hold == policy.NoHold || p.s.terms.Released || hold == policy.HoldAsk && p.approved(a) {
 			return nil
 		}
-		d.Reason = rule.String() + " lets it wait for review, and what a call does while it runs cannot wait"
+		d.Reason = rule.String() + " lets it wait for review, and the actions of a running call cannot wait"
 	}
 	p.s.mu.Lock()
 	p.s.denied = a.Kind

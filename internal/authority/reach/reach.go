@@ -192,7 +192,7 @@ func (w *World) enters(source *term, h int, open bool) (steps []Step, ok bool, e
 	for _, part := range source.parts {
 		if part.section == "" && !open {
 			return []Step{{From: part.text, Does: "may give data to", To: w.Holders[h].Name, Effect: policy.Ask.String(), effect: policy.Ask,
-				Why: "who has data from there is not looked at"}}, true, nil
+				Why: "holders of data from there are unknown"}}, true, nil
 		}
 		if part.section == "" {
 			continue

@@ -217,7 +217,7 @@ func (w *World) opaque(h int, p part) *Step {
 		return nil
 	}
 	s := w.decide(h, "tools", id, nil)
-	s.Proved, s.Why = false, "what a tool that is not compiled in does with its arguments is not known"
+	s.Proved, s.Why = false, "the effect of a tool that is not compiled in is unknown"
 	s.To = id + ", then " + p.text
 	return &s
 }
@@ -237,5 +237,5 @@ func (w *World) shares(h, k int, writes, reads bool) []Step {
 		through, by = took, k
 	}
 	return []Step{{From: w.Holders[h].Name, Does: "hands on, with " + through + ", to", To: w.Holders[k].Name, Example: through,
-		holder: by, section: "tools", subject: through, Effect: policy.Ask.String(), effect: policy.Ask, Why: "what a tool that is not compiled in keeps, reads and writes is not known"}}
+		holder: by, section: "tools", subject: through, Effect: policy.Ask.String(), effect: policy.Ask, Why: "the files and data of a tool that is not compiled in are unknown"}}
 }

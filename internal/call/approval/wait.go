@@ -74,7 +74,7 @@ func (d *Desk) askHere(ctx context.Context, q runner.Question, filed store.Appro
 }
 
 // notAsked is why a question is closed that could not be shown.
-const notAsked = "the person who is here could not be asked"
+const notAsked = "the person at the terminal could not be asked"
 
 // close ends a question that waits.
 func (d *Desk) close(ctx context.Context, q store.Approval, code fault.Code, why string) error {

@@ -210,7 +210,7 @@ func (a *admission) unusable(s *tool.Spec) string {
 	kind, _, _ := strings.Cut(a.source, ":")
 	switch {
 	case s.Source == BuiltIn || s.Source == "":
-		return "it does not say what kind of source it has" // or calls itself built in
+		return "it does not name the kind of its source" // or calls itself built in
 	case len(s.Description) > maxDescription || len(s.Title) > maxDescription || len(s.Version) > maxDescription:
 		return fmt.Sprintf("its description has %d bytes; the most is %d", max(len(s.Description), len(s.Title), len(s.Version)), maxDescription)
 	case kindOf[kind] != nil && !slices.Contains(kindOf[kind], s.Source):

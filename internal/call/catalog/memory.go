@@ -152,14 +152,14 @@ func (c *Catalog) standing(l *listed, use bool) (Record, string) {
 	r := records[l.entry.Spec.ID]
 	if l.unseen(r, use) {
 		if r, err = c.note(l, use); err != nil {
-			return r, "what is seen of it cannot be remembered: " + fault.Message(err)
+			return r, "its record cannot be written: " + fault.Message(err)
 		}
 	}
 	return r, l.off(r)
 }
 
 func unreadable(err error) string {
-	return "what is remembered of it cannot be read: " + fault.Message(err)
+	return "its record cannot be read: " + fault.Message(err)
 }
 
 // unseen reports whether the tool has to be remembered as it is now before
@@ -247,7 +247,7 @@ func (c *Catalog) sight(source string, tools []*listed, use bool) (records map[t
 		return true
 	})
 	if err != nil {
-		return records, "what is seen of it cannot be remembered: " + fault.Message(err)
+		return records, "its record cannot be written: " + fault.Message(err)
 	}
 	return records, ""
 }

@@ -112,7 +112,7 @@ func (s *Server) agents() {
 	}
 	route(s, operation{
 		id: "createAgent", method: http.MethodPost, path: "/v1/agents", tag: "agents", action: "agents.write", status: http.StatusCreated,
-		summary: "Create an agent", text: "An agent is a prompt, capabilities in order, and a model. What its sessions may do is limited by the grant under which they are started, and by the agent's policy.",
+		summary: "Create an agent", text: "An agent is a prompt, capabilities in order, and a model. Its sessions are limited by the grant under which they are started, and by the agent's policy.",
 		errors:  []int{409},
 		request: map[string]any{"name": "Clock", "system_prompt": "Answer briefly.", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}}, answer: exampleAgent,
 	}, func(ctx context.Context, in *create) (*agentAnswer, error) {
@@ -121,7 +121,7 @@ func (s *Server) agents() {
 	})
 	route(s, operation{
 		id: "previewAgent", method: http.MethodPost, path: "/v1/agents/effective", tag: "agents", action: "agents.write", summary: "Preview what an agent would come to",
-		text:    "As getEffectiveAgent, of a definition that is not saved. Nothing is saved; what could not be saved is refused.",
+		text:    "As getEffectiveAgent, of a definition that is not saved. Nothing is saved; a definition that could not be saved is refused.",
 		errors:  []int{409},
 		request: map[string]any{"name": "Clock", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}},
 		answer:  map[string]any{"version": 0, "model": "scripted:clock.yaml", "system_prompt": "", "limits": map[string]any{"steps": 50}, "capabilities": []any{}, "tools": []any{}},
@@ -202,7 +202,7 @@ func (s *Server) changeAgents() {
 	}
 	route(s, operation{
 		id: "updateAgent", method: http.MethodPatch, path: "/v1/agents/{agent_id}", tag: "agents", action: "agents.write", summary: "Change an agent",
-		text:    "What is left out stays as it is; capabilities are replaced as a whole. Sessions take the change at their next turn.",
+		text:    "Fields left out stay unchanged; capabilities are replaced as a whole. Sessions take the change at their next turn.",
 		errors:  []int{404, 409, 412},
 		request: map[string]any{"capabilities": []any{"current_time", "session_file_system"}}, answer: exampleAgent,
 	}, func(ctx context.Context, in *patch) (*agentAnswer, error) {

@@ -127,7 +127,7 @@ func (s *Server) answerApprovals() {
 	}
 	route(s, operation{
 		id: "approve", method: http.MethodPost, path: "/v1/approvals/{approval_id}/approve", tag: "approvals", action: "approvals.answer", summary: "Approve",
-		text: "The answer counts as that of the person to whom the caller's grant was issued. A grant that was narrowed or handed on cannot answer, as its holder is a delegate. Nobody can answer questions about their own calls.", errors: []int{404, 409},
+		text: "The answer counts as that of the person that the caller's grant was issued to. A grant that was narrowed or handed on cannot answer, as its holder is a delegate. Nobody can answer questions about their own calls.", errors: []int{404, 409},
 		request: map[string]any{"session": false}, answer: exampleApproval,
 	}, func(ctx context.Context, in *yes) (*struct{ Body store.Approval }, error) {
 		a := Answer{Yes: true}

@@ -60,7 +60,7 @@ func (s *Server) audit() {
 	}
 	route(s, operation{
 		id: "listAudit", method: http.MethodGet, path: "/v1/audit", tag: "audit", action: "audit.read", summary: "List audit events",
-		text:   "Events of the whole record, newest first, whoever they are of.",
+		text:   "Events of the whole record, of all callers, newest first.",
 		answer: map[string]any{"items": []any{map[string]any{"seq": 12, "at": "2026-11-21T12:00:00Z", "event": "capability_executed", "tool": "time.now", "status": "completed"}}},
 	}, func(ctx context.Context, in *list) (*struct{ Body AuditList }, error) {
 		at, err := in.number("audit")

@@ -138,7 +138,7 @@ func (s *Server) decideChanges() {
 		asked
 		RunPath
 		Body *struct {
-			Paths  []string `json:"paths,omitempty" maxItems:"1000" nullable:"false" doc:"Relative to the workspace; those at or beneath them are applied. Default: all"`
+			Paths  []string `json:"paths,omitempty" maxItems:"1000" nullable:"false" doc:"Relative to the workspace; changes at or beneath them are applied. Default: all"`
 			Digest string   `json:"digest,omitempty" maxLength:"64" doc:"Of the changes that were shown: others are refused"`
 			Again  []int    `json:"again,omitempty" maxItems:"1000" nullable:"false" doc:"Numbers of held calls to repeat, although an earlier attempt may have had its effect"`
 			Skip   []int    `json:"skip,omitempty" maxItems:"1000" nullable:"false" doc:"Numbers of held calls to leave out for good"`
@@ -146,7 +146,7 @@ func (s *Server) decideChanges() {
 	}
 	route(s, operation{
 		id: "applyChanges", several: true, method: http.MethodPost, path: "/v1/changes/{run_id}/apply", tag: "changes", action: "changes.write", summary: "Apply held changes",
-		text: "All chosen changes are applied to the workspace, or none. Without paths, the held calls are then carried out in order, each decided anew, until one does not complete: the answer is then 409, and what was done stays done. Needs a grant that was issued to a person.", errors: []int{404, 409}, request: map[string]any{"paths": []any{"src"}}, answer: exampleChangeset,
+		text: "All chosen changes are applied to the workspace, or none. Without paths, the held calls are then carried out in order, each decided anew, until one does not complete: the answer is then 409, and finished changes stay. Needs a grant that was issued to a person.", errors: []int{404, 409}, request: map[string]any{"paths": []any{"src"}}, answer: exampleChangeset,
 	}, func(ctx context.Context, in *apply) (*struct{ Body Changeset }, error) {
 		if err := s.decides(ctx, &in.asked, in.ID); err != nil {
 			return nil, err

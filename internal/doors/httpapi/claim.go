@@ -202,9 +202,9 @@ func (s *Server) repeated(x *exchange, r *http.Request, k, was store.RequestReco
 		s.fail(x, unknownOutcome(was))
 		return
 	}
-	hint := "look at what is there, and use a new key for a new request"
+	hint := "look at the present state, and use a new key for a new request"
 	if at := x.Header().Get("Location"); at != "" {
-		hint = "what it made is at " + at
+		hint = "its result is at " + at
 	}
 	s.fail(x, bad(http.StatusConflict, fault.Conflict,
 		fmt.Sprintf("the request with this Idempotency-Key was made, and answered with %d; the answer is not kept any more", was.Status), hint))
@@ -223,7 +223,7 @@ func underWayElsewhere(was store.RequestRecord) *Problem {
 // unknownOutcome refuses a request whose first attempt may have had effects.
 func unknownOutcome(was store.RequestRecord) *Problem {
 	p := bad(http.StatusConflict, fault.Interrupted, "the outcome of the first request with this Idempotency-Key is unknown: it may have had effects",
-		"look at "+cmp.Or(was.Place, "what is there")+", and use a new key for a new request")
+		"look at "+cmp.Or(was.Place, "the present state")+", and use a new key for a new request")
 	p.Outcome = outcomeUnknown
 	if id, ok := was.Run(); ok {
 		p.Run = id.String()

@@ -50,7 +50,7 @@ func (s *Server) commands() {
 	}
 	type complete struct {
 		asked
-		Line string `query:"line" maxLength:"4096" default:"/" doc:"What was typed so far; / lists all commands" example:"/ht"`
+		Line string `query:"line" maxLength:"4096" default:"/" doc:"The typed text so far; / lists all commands" example:"/ht"`
 	}
 	route(s, operation{
 		id: "completeCommand", method: http.MethodGet, path: "/v1/commands", tag: "commands", action: "tools.read", summary: "List or complete slash commands",

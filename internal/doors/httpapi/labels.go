@@ -84,8 +84,8 @@ func (s *Server) clearLabels() {
 	}
 	route(s, operation{
 		id: "clearLabels", method: http.MethodPost, path: "/v1/labels/clear", tag: "labels", action: "labels.write", summary: "Clear the labels of a file",
-		text: "For a person who has looked at the file. Removes the recorded labels of the file, or of the files in the folder, and those of the file's present content. " +
-			"Labels by a pattern of a policy stay. Needs a grant that was issued to a person. The record says who did it.",
+		text: "For a person who has looked at the file. Removes the recorded labels of the file, or of the files in the folder, and the labels of its present content. " +
+			"Labels by a pattern of a policy stay. Needs a grant that was issued to a person. The record names the person.",
 		errors: []int{404}, request: map[string]any{"path": "/home/ann/project/notes/page.md"}, answer: map[string]any{"labels": 1},
 	}, func(ctx context.Context, in *clearing) (*struct{ Body cleared }, error) {
 		if err := person(in.who); err != nil {

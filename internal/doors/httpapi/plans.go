@@ -16,7 +16,7 @@ type CollectedPlan struct {
 func (s *Server) plans() {
 	route(s, operation{
 		id: "collectPlan", method: http.MethodGet, path: "/v1/runs/{run_id}/plan", tag: "runs", action: "runs.read", summary: "Collect the plan of a run",
-		text: "A plan of the calls that were completed, and of those that were refused because the run was in planning mode. What looks like a secret in it is replaced.", errors: []int{404},
+		text: "A plan of the completed calls, and of the calls that were refused because the run was in planning mode. Apparent secrets in it are replaced.", errors: []int{404},
 		answer: map[string]any{"plan": "version: 1\nsteps: []\n", "steps": 1, "left_out": []any{}},
 	}, func(ctx context.Context, in *runIn) (*struct{ Body CollectedPlan }, error) {
 		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {

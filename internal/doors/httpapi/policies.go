@@ -37,7 +37,7 @@ type PolicySummary struct {
 // LearnedPolicy is a policy that recorded runs need.
 type LearnedPolicy struct {
 	Policy  string   `json:"policy"`
-	Widened []string `json:"widened" doc:"What it allows beyond what the runs did"`
+	Widened []string `json:"widened" doc:"Its permissions beyond the actions of the runs"`
 	Calls   int      `json:"calls" doc:"Recorded calls that were allowed, and are under this policy"`
 	Refused int      `json:"refused" doc:"Recorded calls that were refused, and are under this policy"`
 }
@@ -115,7 +115,7 @@ func (s *Server) authority() {
 	route(s, operation{
 		id: "askAuthority", method: http.MethodPost, path: "/v1/policies/authority", tag: "policies", action: "policies.read", summary: "Ask what the policies allow as a whole",
 		text: "Whether data that is at from can get to to, over all holders, tools, paths, hosts and commands. Without both it is an overview. " +
-			"A caller that may not read what others made asks about its own grant alone.",
+			"A caller without the right to read other callers' data asks about its own grant alone.",
 		request: map[string]any{"from": "files private/**", "to": "network *"},
 		answer: map[string]any{"holders": []any{"user:ann"}, "ways": map[string]any{"from": "files private/**", "to": "network *", "verdict": "unreachable", "steps": []any{}, "cut": []any{},
 			"map": map[string]any{"nodes": []any{}, "edges": []any{}}}},
@@ -134,7 +134,7 @@ func (s *Server) learn() {
 	}
 	route(s, operation{
 		id: "learnPolicy", method: http.MethodPost, path: "/v1/policies/learn", tag: "policies", action: "policies.read", summary: "Learn a policy from runs",
-		text: "A small policy that allows what the runs did and what is like it, and nothing that they were refused.", errors: []int{404, 409},
+		text: "A small policy that allows the actions of the runs and similar ones, and nothing that they were refused.", errors: []int{404, 409},
 		request: map[string]any{"run_ids": []any{sampleSession}}, answer: map[string]any{"policy": "version: 1\n", "widened": []any{}, "calls": 3, "refused": 0},
 	}, func(ctx context.Context, in *learn) (*struct{ Body LearnedPolicy }, error) {
 		if s.o.Runs == nil {

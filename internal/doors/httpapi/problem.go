@@ -19,7 +19,7 @@ type Problem struct {
 	Status   int          `json:"status" doc:"The HTTP status" example:"403"`
 	Detail   string       `json:"detail,omitempty" doc:"The error of this request"`
 	Code     string       `json:"code" doc:"Remit's error number" example:"E1001" pattern:"^E[0-9]{4}$"`
-	Hint     string       `json:"hint,omitempty" doc:"What to do about the error"`
+	Hint     string       `json:"hint,omitempty" doc:"Advice about the error"`
 	Instance string       `json:"instance,omitempty" doc:"The request's ID, as in the logs" example:"urn:remit:request:5J2WQ0"`
 	Errors   []FieldError `json:"errors,omitempty" doc:"The errors of single fields"`
 	Run      string       `json:"run_id,omitempty" doc:"The run in which a call was refused"`

@@ -134,7 +134,7 @@ func (o *operation) description() string {
 	case o.open:
 		text += "\n\nNeeds no grant."
 	case o.action == "":
-		text += "\n\nNeeds a grant, whatever it allows."
+		text += "\n\nNeeds a grant, with any permissions."
 	default:
 		text += "\n\nNeeds `api: {allow: [" + o.action + "]}` in the policies of the caller's grant."
 	}
@@ -200,7 +200,7 @@ func exampleProblem(status int) any {
 	}
 	return map[string]any{
 		"type": "urn:remit:" + code.Error(), "title": http.StatusText(status), "status": status, "code": code.Error(),
-		"detail": "what is wrong with this request", "instance": "urn:remit:request:5J2WQ0ZK",
+		"detail": "the fault in this request", "instance": "urn:remit:request:5J2WQ0ZK",
 	}
 }
 
@@ -455,7 +455,7 @@ func (s *Server) describe() huma.API {
 		Info: &huma.Info{
 			Title: "Remit", Version: cmp.Or(s.o.Version, "dev"),
 			Description: "Agents that stay within their remit: every call of a model or a tool is decided by policy, recorded before it acts, and confined while it does. " +
-				"Every request presents a grant; what it may ask for, the grant's policies say in their section `api`.",
+				"Every request presents a grant; the section `api` of the grant's policies lists its operations.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Components: &huma.Components{Schemas: schemas(), SecuritySchemes: map[string]*huma.SecurityScheme{
@@ -463,7 +463,7 @@ func (s *Server) describe() huma.API {
 		}},
 		Tags: []*huma.Tag{
 			{Name: "capabilities", Description: "Modules that agents are made of"}, {Name: "agents"}, {Name: "sessions", Description: "Conversations with agents"},
-			{Name: "files", Description: "A session's own files"}, {Name: "tools"}, {Name: "runs", Description: "What was done"}, {Name: "grants", Description: "Who may do what"},
+			{Name: "files", Description: "A session's own files"}, {Name: "tools"}, {Name: "runs", Description: "Plans and calls, and their record"}, {Name: "grants", Description: "Tokens with permissions and budgets"},
 			{Name: "approvals", Description: "Questions to people"}, {Name: "labels", Description: "Labels of files"}, {Name: "audit"}, {Name: "policies"}, {Name: "service"},
 		},
 	}

@@ -281,7 +281,7 @@ func (s *Server) tellRuns() {
 	kinds := map[string]string{"json": "application/json", "html": "text/html; charset=utf-8", "text": "text/plain; charset=utf-8"}
 	route(s, operation{
 		id: "reportRun", method: http.MethodGet, path: "/v1/runs/{run_id}/report", tag: "runs", action: "runs.read", summary: "Get a report on a run",
-		text: "The calls of the run, also those that were refused, without the values of secrets.", errors: []int{404}, more: map[int]reply{200: {text: "The report"}},
+		text: "The calls of the run, also refused ones, without the values of secrets.", errors: []int{404}, more: map[int]reply{200: {text: "The report"}},
 	}, func(ctx context.Context, in *report) (*Streamed, error) {
 		if _, err := s.run(ctx, &in.asked, in.ID); err != nil {
 			return nil, err

@@ -95,7 +95,7 @@ func (s *Server) schedules() {
 	type list struct{ asked }
 	route(s, operation{
 		id: "listSchedules", method: http.MethodGet, path: "/v1/schedules", tag: "queue", action: "runs.read", summary: "List schedules",
-		text:   "Those that were made under the caller's grant, or under those that derive from it, by name.",
+		text:   "Schedules made under the caller's grant, or under grants that derive from it, by name.",
 		answer: map[string]any{"items": []any{exampleSchedule}},
 	}, func(ctx context.Context, in *list) (*struct{ Body ScheduleList }, error) {
 		out := ScheduleList{Items: []store.Schedule{}}
@@ -185,7 +185,7 @@ func (s *Server) changeSchedules() {
 	}
 	route(s, operation{
 		id: "updateSchedule", method: http.MethodPatch, path: "/v1/schedules/{schedule_id}", tag: "queue", action: "tools.invoke", summary: "Change, pause or resume a schedule",
-		text: "What is left out stays as it is. Its plan and its authority cannot be changed: make another schedule.", errors: []int{404, 409},
+		text: "Fields left out stay unchanged. Its plan and its authority cannot be changed: make another schedule.", errors: []int{404, 409},
 		request: map[string]any{"cron": "0 7 * * *", "paused": false}, answer: exampleSchedule,
 	}, func(ctx context.Context, in *patch) (*struct{ Body store.Schedule }, error) {
 		c, err := change(ctx, &in.asked, in.ID, in.Body.apply)

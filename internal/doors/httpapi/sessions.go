@@ -129,7 +129,7 @@ func (s *Server) listSessions() {
 	}
 	route(s, operation{
 		id: "listSessions", method: http.MethodGet, path: "/v1/sessions", tag: "sessions", action: "sessions.read", summary: "List sessions",
-		text:   "Newest first: those that were begun under the caller's grant or below it, or by the person whose own grant it is.",
+		text:   "Newest first: sessions begun under the caller's grant or below it, or by the person whose own grant it is.",
 		answer: map[string]any{"items": []any{exampleSession}},
 	}, func(ctx context.Context, in *list) (*struct{ Body SessionList }, error) {
 		before, err := in.uuid("sessions")

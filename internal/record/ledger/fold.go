@@ -39,7 +39,7 @@ type Run struct {
 	Refused   int           `json:"refused" doc:"Refused attempts of its calls while they ran"`
 	Labels    []string      `json:"labels,omitempty" doc:"The labels of data that its context began with"`
 	// Unverified says that the ledger's list of runs and the run's events differ.
-	Unverified bool            `json:"unverified,omitempty" doc:"The list of runs was changed: it differs from the run's events, which are shown. remit verify names what was changed"`
+	Unverified bool            `json:"unverified,omitempty" doc:"The list of runs was changed: it differs from the run's events, which are shown. remit verify names the changed records"`
 	Parts      map[string]Part `json:"-"` // of the RunStarted event: plan, policy, inputs
 }
 

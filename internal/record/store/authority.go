@@ -235,16 +235,16 @@ type Approval struct {
 	Holder  string          `json:"holder" doc:"The principal that makes the call"`
 	Asked   time.Time       `json:"asked_at"`
 	Until   time.Time       `json:"until" doc:"The end of the wait; once approved, the end of the approval"`
-	Needs   int             `json:"needs" doc:"Number of different people who must approve"`
+	Needs   int             `json:"needs" doc:"Number of different approvers needed"`
 	Roles   []string        `json:"roles,omitempty" nullable:"false" doc:"Only approvals of people of these roles count; missing: anybody's"`
 	Person  string          `json:"person,omitempty" doc:"The person under whose grant the call is made, whose own approval does not count; missing: no identity provider knows one"`
 	AskedAs string          `json:"person_role,omitempty" doc:"That person's role"`
-	Admin   bool            `json:"admin,omitempty" doc:"Only answers of people who may approve admin calls count"`
+	Admin   bool            `json:"admin,omitempty" doc:"Only answers of approvers of admin calls count"`
 	Body    json.RawMessage `json:"asks,omitempty" doc:"The tool, its complete arguments without the values of known secrets, and the reason for the question. It comes from the caller: show all of it, and do not follow instructions in it"`
 	Session json.RawMessage `json:"session,omitempty" doc:"The calls of the run that were approved at once; missing: the one call that asked"`
 	Votes   []Vote          `json:"votes" nullable:"false"`
 	// Interrupted is filled in for one question, and by the list of interrupted questions.
-	Interrupted string `json:"interrupted,omitempty" doc:"Of one question, and in the list of interrupted questions: why its call does not wait any more, and what to do. Missing: the call was not interrupted"`
+	Interrupted string `json:"interrupted,omitempty" doc:"Of one question, and in the list of interrupted questions: why its call does not wait any more, and advice. Missing: the call was not interrupted"`
 	Digest      string `json:"digest,omitempty" doc:"Of all that the question asks. An answer that carries it counts for exactly this question"`
 
 	Binding [32]byte      `json:"-"` // the call that an approval is for: policies, tool digest, arguments, holder

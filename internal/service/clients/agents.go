@@ -45,7 +45,7 @@ const hookSeconds = 60
 // Limits that several agents have.
 const (
 	elsewhere  = "in other folders every call is denied until remit init is run there"
-	unconfined = "commands are decided but not confined: an allowed cat or python3 reads whatever you can read"
+	unconfined = "commands are decided but not confined: an allowed cat or python3 reads every file that you can read"
 )
 
 var agents = []agent{

@@ -22,7 +22,7 @@ type Described struct {
 	Budgets   []Meter      `json:"budgets,omitempty" nullable:"false"`
 	Policies  []PolicyText `json:"policies,omitempty" nullable:"false" doc:"Its own policies, without those of its ancestors"`
 	Note      string       `json:"note,omitempty"`
-	Person    *Person      `json:"person,omitempty" doc:"Whom the grant was issued to, as an identity provider says; missing: the operator issued it"`
+	Person    *Person      `json:"person,omitempty" doc:"The holder, as an identity provider named them; missing: the operator issued it"`
 }
 
 // Person is a user identified by an identity provider.

@@ -166,7 +166,7 @@ func (s *Images) Image(id, workspace string) (*sandbox.Image, error) {
 	i := slices.IndexFunc(list, func(x Image) bool { return x.ID == id || x.Manifest == id })
 	if i < 0 {
 		return nil, fault.New(fault.SandboxMissing, "the policy's image %s is not on this machine", id).
-			ForOperator("add it with `remit image add NAME FILE`; `remit image list` lists those that are there")
+			ForOperator("add it with `remit image add NAME FILE`; `remit image list` lists the present ones")
 	}
 	root, err := filepath.EvalSymlinks(s.root(list[i].ID))
 	if err != nil {

@@ -42,7 +42,7 @@ type Service struct {
 	Name    string   `json:"name" doc:"Its machine and process"`
 	Version string   `json:"version" doc:"Of Remit"`
 	Held    bool     `json:"lease_held" doc:"Its lease is not over"`
-	Differs []string `json:"differs" doc:"What is not as at the first of them, as config.yaml"`
+	Differs []string `json:"differs" doc:"The settings that differ from those of the first one, as config.yaml"`
 }
 
 // Differences lists the unequal properties of two nodes, in order.

@@ -233,7 +233,7 @@ func (p *People) verify(ctx context.Context, text string, audiences func(setting
 	at := slices.IndexFunc(p.issuers, func(i *issuer) bool { return i.conf.URL == from })
 	if at < 0 {
 		return claimed{}, fault.New(fault.GrantInvalid, "the token's issuer %q is not one of this service", clip.Text(from, 200)).
-			ForOperator("people.issuers in config.yaml lists those that are")
+			ForOperator("people.issuers in config.yaml lists the known ones")
 	}
 	return p.issuers[at].verify(ctx, text, audiences(p.issuers[at].conf))
 }

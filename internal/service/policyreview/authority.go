@@ -118,8 +118,8 @@ func grantedTo(b *grant.Binder, g store.GrantRecord, outer *policy.Policy) (reac
 
 // Authority is the result of an analysis of everything that the policies allow together.
 type Authority struct {
-	Holders  []string        `json:"holders" nullable:"false" doc:"Who was asked about"`
-	Overview *reach.Overview `json:"overview,omitempty" doc:"Without a question: the answers to those that are asked first"`
+	Holders  []string        `json:"holders" nullable:"false" doc:"The holders in question"`
+	Overview *reach.Overview `json:"overview,omitempty" doc:"Without a question: the answers to the most common ones"`
 	Ways     *reach.Ways     `json:"ways,omitempty" doc:"The answer to the question, with all ways"`
 }
 

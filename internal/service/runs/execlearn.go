@@ -176,7 +176,7 @@ func (w *witness) files(all []sandbox.Touch) {
 			w.hidden(t)
 		}
 		if t.Use == sandbox.Wrote && (t.Shown == "system" || t.Shown == "standard") {
-			w.refuse(t, t.Path, "what belongs to the system is never written")
+			w.refuse(t, t.Path, "files of the system are never written")
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (w *witness) before() []byte {
 	if out == nil {
 		return nil
 	}
-	return append([]byte("\n# A sandbox lets be written what is there when it starts. Before that:\n"), out...)
+	return append([]byte("\n# A sandbox can make files writable that exist when it starts. Before that:\n"), out...)
 }
 
 // within reports whether a path lies in a folder in which the command can make it.

@@ -105,7 +105,7 @@ func TestWhatIsLearnedFromACommand(t *testing.T) {
 		"the person's own folder": {touched: []sandbox.Touch{touch(sandbox.Read, "/tmp/home/.profile", missing, shown("own")), touch(sandbox.Read, "/tmp/home/.none", missing, shown("own"))},
 			want: []string{`#   files.read "~/.profile" (1×): it was not shown`, "!.none"}},
 		"the standard system": {touched: []sandbox.Touch{touch(sandbox.Read, "/etc/timezone", shown("standard"))}, want: []string{"system: standard", "!timezone"}},
-		"the system written":  {touched: []sandbox.Touch{touch(sandbox.Wrote, "/usr/bin/cat", shown("system"))}, want: []string{`#   files.write "/usr/bin/cat" (1×): what belongs to the system`}},
+		"the system written":  {touched: []sandbox.Touch{touch(sandbox.Wrote, "/usr/bin/cat", shown("system"))}, want: []string{`#   files.write "/usr/bin/cat" (1×): files of the system are never written`}},
 		"odd names": {touched: []sandbox.Touch{touch(sandbox.Read, "src/\xff"), touch(sandbox.Wrote, "a\nb: c", missing), touch(sandbox.Wrote, "- \"**\"", missing)},
 			want: []string{"not UTF-8", `#   touch "a\nb: c"`, `!- "**"`}},
 		"what the policy allows of the network": {base: "network: {allow: ['GET https://a.test/**']}\n", conns: []sandbox.Connection{{Method: "GET", Protocol: "https", Host: "a.test", Port: 443, Path: "/v1", Effect: policy.Allow}},

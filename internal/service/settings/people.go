@@ -200,7 +200,7 @@ func (r *reader) binding(n *document.Node, path string) Binding {
 		},
 	}, "issuer", "claims", "role")
 	if at := n.Lookup("claims"); ok && at != nil && len(b.Claims) == 0 {
-		r.Fail(at, path+".claims", "is empty, which would hold for everyone who has an account there").Hint = "name a claim, as groups, or hd for all of a Google organization"
+		r.Fail(at, path+".claims", "is empty, which would hold for every account there").Hint = "name a claim, as groups, or hd for all of a Google organization"
 	}
 	return b
 }

@@ -67,7 +67,7 @@ func TestWrongPeopleAreRefusedWithTheirPlace(t *testing.T) {
 		"an unknown approver":   {"approves: [developer]", "approves: [develper]", `config.yaml:10:67: people.roles.reviewer.approves[0]: no role has the name "develper"`},
 		"an unknown role":       {"role: developer\n", "role: admin\n", `config.yaml:15:13: people.bindings[1].role: no role has the name "admin"`},
 		"an unknown issuer":     {"- {issuer: company", "- {issuer: other", `people.bindings[0].issuer: no issuer has the name "other"`},
-		"no claims":             {"{/realm_access/roles: dev}", "{}", "people.bindings[1].claims: is empty, which would hold for everyone"},
+		"no claims":             {"{/realm_access/roles: dev}", "{}", "people.bindings[1].claims: is empty, which would hold for every account"},
 		"no value":              {"/realm_access/roles: dev", "groups: []", "people.bindings[1].claims.groups: is empty, so that it could never hold"},
 		"a number":              {"/realm_access/roles: dev", "level: 3", "people.bindings[1].claims.level: must be a string, true or false, or a list of them, not 3"},
 		"a binding of nothing":  {"- {issuer: company, claims: {groups: [leads, sre], email_verified: true}, role: reviewer}", "- 3", "people.bindings[0]: must be a mapping"},

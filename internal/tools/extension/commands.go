@@ -278,7 +278,7 @@ func (r *reader) actionWhole(n *document.Node, field string, a *Action, separato
 		case p.Option != "" && a.Runner.Kind != RunExec && a.Runner.Kind != "":
 			r.Fail(n, where+".option", "is for actions with an exec runner, and this one's is %s", a.Runner.Text)
 		case p.Within != 0 && !a.Runner.Own() && a.Runner.Kind != "":
-			r.Fail(n, where+".within", "is for actions with an exec or wasm runner: the tool that this one calls says itself what it needs")
+			r.Fail(n, where+".within", "is for actions with an exec or wasm runner: the tool that this one calls declares its own needs")
 		case i < len(a.Arguments)-1 && p.Repeat:
 			r.Fail(n, where+".repeat", "only the last argument may be repeated")
 		case i > 0 && i < len(a.Arguments) && p.Required && !a.Arguments[i-1].Required:

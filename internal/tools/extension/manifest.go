@@ -52,7 +52,7 @@ var Permissions = []struct {
 	Means string
 }{
 	{Exec, "start the programs that its commands name, confined"},
-	{Network, "reach what the policy's network section allows"},
+	{Network, "reach the hosts that the policy's network section allows"},
 	{ReadFiles, "read the files that the policy's files.read allows"},
 	{WriteFiles, "write files in its own work folder, as the policy's files.write allows"},
 	{Browser, "open the pages that the policy's network section allows"},

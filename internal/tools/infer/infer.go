@@ -171,7 +171,7 @@ func (v *Verdict) base(source string, h Hints) {
 	case "extension":
 		r.Why = "an extension's commands run on this machine"
 	case "wasm":
-		r.Effects, r.Why = tool.EffectSet(tool.FSWrite), "a module does what its mounted folders let it do"
+		r.Effects, r.Why = tool.EffectSet(tool.FSWrite), "a module can act on its mounted folders"
 	default:
 		r.Effects, r.Why = everything, "nothing is known of this kind of source"
 	}

@@ -124,7 +124,7 @@ func argumentsOf(input json.RawMessage) (Reason, bool) {
 	if !anyOf(has, cardArgs) && !(payee && anyOf(has, amountArgs)) {
 		return Reason{}, false
 	}
-	return Reason{tool.Critical, tool.EffectSet(tool.Payments), "its arguments name an amount and who is paid, or a card"}, true
+	return Reason{tool.Critical, tool.EffectSet(tool.Payments), "its arguments name an amount and a payee, or a card"}, true
 }
 
 // properties adds the words of the names of all arguments, and names of two words

@@ -24,7 +24,7 @@ func (s *Store) explain(err error) (fault.Code, string, string) {
 	const (
 		space    = "free some space; nothing that was acknowledged is lost"
 		readOnly = "check the owner and mode of the file and its folder, and that the disk is not mounted read-only; or set REMIT_HOME to another folder"
-		damaged  = "remit verify names what is damaged; restore the file from a copy"
+		damaged  = "remit verify names the damaged records; restore the file from a copy"
 
 		tooManyFiles, moreFiles = "too many files are open", "raise the limit of the process (ulimit -n, or LimitNOFILE of its unit)"
 	)
@@ -63,7 +63,7 @@ func (s *Store) explain(err error) (fault.Code, string, string) {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fault.StoreCorrupt, "the file is damaged or not a ledger", damaged
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fault.StoreFailed, "another program has the file locked", "find who has the file open, or wait and try again"
+		return fault.StoreFailed, "another program has the file locked", "find the program that has the file open, or wait and try again"
 	case sqlite3.SQLITE_CANTOPEN:
 		return fault.StoreReadOnly, "it cannot be opened", readOnly
 	}

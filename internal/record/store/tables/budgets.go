@@ -151,7 +151,7 @@ func (w *writer) budget(ctx context.Context, id store.MeterID) (row sealedRow, f
 	}
 	if row == nil {
 		return nil, false, fault.New(fault.StoreCorrupt, "the ledger keeps no budget of %s for grant %s", id.What, id.Node).
-			ForOperator("remit verify names what was removed")
+			ForOperator("remit verify names the removed records")
 	}
 	return sealedRow{budgetNode: id.Node[:], budgetWhat: id.What, budgetLimit: row.int(budgetLimit), budgetSpent: int64(0)}, true, nil
 }
@@ -264,7 +264,7 @@ func (s *Store) reclaim(ctx context.Context) error {
 			err = s.reclaimRun(ctx, run)
 		}
 	}
-	return s.fault(err, "what dead processes had leased cannot be read")
+	return s.fault(err, "the leases of dead processes cannot be read")
 }
 
 // usedBy returns the use of an ended run's calls, from its events. The end counts the calls, so that

@@ -362,7 +362,7 @@ func (v *verification) ends(ctx context.Context) error {
 			return err
 		}
 	} else if !v.torn && !bytes.Equal(v.atLog, v.log.Bytes()) {
-		if err := v.problem("log", "1", ledger.Seq(v.rep.Signed)+1, "the events after checkpoint %d are not what was recorded", v.rep.Signed); err != nil {
+		if err := v.problem("log", "1", ledger.Seq(v.rep.Signed)+1, "the events after checkpoint %d differ from the recorded ones", v.rep.Signed); err != nil {
 			return err
 		}
 	}

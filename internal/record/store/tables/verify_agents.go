@@ -148,7 +148,7 @@ func (v *verification) conversations(ctx context.Context) error {
 		case !hmac.Equal(mac, v.s.keys.rowMAC(name, row)):
 			return v.problem(name, key, seq, "the row was not written by this ledger")
 		case !ok || want != digestOf(row):
-			return v.problem(name, key, seq, "it is not what event %d says", seq)
+			return v.problem(name, key, seq, "it differs from event %d", seq)
 		}
 		delete(v.messages, seq)
 		return nil
@@ -157,7 +157,7 @@ func (v *verification) conversations(ctx context.Context) error {
 		return err
 	}
 	for seq := range v.messages {
-		if err := v.problem(name, v.messageKey(ctx, seq), seq, "it is missing, or is not what event %d says", seq); err != nil {
+		if err := v.problem(name, v.messageKey(ctx, seq), seq, "it is missing, or differs from event %d", seq); err != nil {
 			return err
 		}
 	}

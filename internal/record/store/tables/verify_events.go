@@ -165,7 +165,7 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 	st, err := s.decodeRow(r)
 	if tags.tag(s.tagged(r.seq), r.body, r.salt, r.data) != tag && !s.isDropped(r, &st.Event) { // the tag of a dropped payload covers lost data
 		out.changed = true
-		out.problems = append(out.problems, "its body, its payload, its tag or its place is not what was recorded")
+		out.problems = append(out.problems, "its body, its payload, its tag or its place was altered")
 	}
 	out.event, out.decoded = st.Event, st.Event.Kind != 0
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 	if st.Event.Kind == ledger.FileSaved {
 		f, err := readFileState(st.Parts)
 		if err != nil {
-			out.problems = append(out.problems, "what it says of a file cannot be read")
+			out.problems = append(out.problems, "its entry about a file cannot be read")
 		}
 		out.file = fileRow(&st, f)
 		out.file[fileLeaf] = leafOf(r.body)

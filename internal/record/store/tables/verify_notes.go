@@ -131,14 +131,14 @@ func (v *verification) compareRoots() error {
 	size := v.tree.Size
 	if c, ok := v.notes[size]; ok && c.Root != v.tree.Root() {
 		v.torn = true
-		return v.problem("checkpoints", fmt.Sprint(size), ledger.Seq(c.Prev)+1, "events %d to %d are not what was signed", c.Prev+1, size)
+		return v.problem("checkpoints", fmt.Sprint(size), ledger.Seq(c.Prev)+1, "events %d to %d differ from the signed ones", c.Prev+1, size)
 	}
 	if v.older != nil && v.older.Size == size && v.older.Root != v.tree.Root() {
 		return v.problem("log", "older checkpoint", 1, "the first %d events are not those of the older checkpoint", size)
 	}
 	if v.earlier != nil && v.earlier.Size == size && v.earlier.Root != v.tree.Root() {
 		v.torn = true
-		return v.problem("log", "last verification", 1, "the first %d events are not those that were verified on %s", size, v.earlier.At.UTC().Format(time.DateTime+" UTC"))
+		return v.problem("log", "last verification", 1, "the first %d events differ from the ones verified on %s", size, v.earlier.At.UTC().Format(time.DateTime+" UTC"))
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func (v *verification) sealedTable(ctx context.Context, t *sealedTable, want *se
 		}
 	}
 	if want != nil && len(v.rep.Problems) == known && (got.count != want.count || got.sum != want.sum) {
-		return v.problem(t.name, "seal", 0, "rows were removed, added or put back to what they once were: there are %d, the seal counts %d", got.count, want.count)
+		return v.problem(t.name, "seal", 0, "rows were removed, added or put back to an older state: there are %d, the seal counts %d", got.count, want.count)
 	}
 	return nil
 }

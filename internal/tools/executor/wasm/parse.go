@@ -108,7 +108,7 @@ func (r *reader) function(n *document.Node, field string, whole Function) Functi
 	case f.Name == "":
 		r.Fail(n, field+".function", "the tool does not say which function it is")
 	case f.Description == "":
-		r.Fail(n, field+".description", "the tool has no description").Hint = "say what it does, for people and models"
+		r.Fail(n, field+".description", "the tool has no description").Hint = "describe it, for people and models"
 	case f.Input == nil:
 		r.Fail(n, field+".input", "the tool has no input schema").Hint = "give a JSON Schema of the arguments; {type: object, additionalProperties: false} for none"
 	default:

@@ -134,7 +134,7 @@ func (l *live) only() *flight {
 func (l *live) one(ctx context.Context, method string, params, answer any) error {
 	f := l.only()
 	if f == nil {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not exactly one call is under way: it is not known who is asked"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not exactly one call is under way: the caller to be asked is unknown"}
 	}
 	raw, err := json.Marshal(params)
 	if err != nil {
