@@ -165,7 +165,7 @@ var mayImport = map[string]string{
 	"confine/egress":           "base/pause confine/sandbox base/fault authority/permit authority/policy authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net net/http syscall crypto/rand",
 	"confine/secret":           "base/regex base/wholefile base/fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
 	"confine/changeset":        "base/walk base/diff base/regex base/wholefile base/fault golang.org/x/sys os crypto/rand",
-	"tools/typed":              "base/canon base/fault authority/permit base/tool",
+	"tools/typed":              "base/canon base/memo base/fault authority/permit base/tool",
 	"tools/builtin/fs":         "base/clip tools/typed base/fault base/near authority/permit base/tool confine/files github.com/bmatcuk/doublestar/v4",
 	"tools/builtin/websearch":  "tools/typed base/clip base/fault base/inspect authority/permit authority/policy/target base/tool confine/network net/http golang.org/x/net/html",
 	"tools/builtin/http":       "tools/typed base/fault authority/permit authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net/http",

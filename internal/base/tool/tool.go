@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // Digest is a SHA-256 hash.
@@ -35,14 +36,13 @@ type Spec struct {
 // Digest identifies the description of a tool: name, description, schemas and
 // version. A changed digest makes pins of the old one void.
 func (s *Spec) Digest() Digest {
-	h := sha256.New()
+	var b []byte
 	for _, part := range []string{string(s.ID), s.Title, s.Description, s.Version, s.Source,
 		string(s.Input), string(s.Output), s.Risk.String(), s.Effects.String()} {
-		fmt.Fprintf(h, "%d:%s,", len(part), part)
+		b = append(strconv.AppendInt(b, int64(len(part)), 10), ':')
+		b = append(append(b, part...), ',')
 	}
-	var d Digest
-	h.Sum(d[:0])
-	return d
+	return sha256.Sum256(b)
 }
 
 // Args are a call's arguments as decoded from JSON with numbers kept as

@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -75,6 +76,13 @@ func usable(ctx context.Context, p permit.Permit, id tool.ID) error {
 	return nil
 }
 
+// objects are the schemas that Object returned, by their text. A process that stays makes the tools
+// of the program again and again.
+var objects = memo.New[json.RawMessage](maxObjects)
+
+// maxObjects bounds the memory for objects, in bytes.
+const maxObjects = 4 << 20
+
 // Object returns the closed JSON Schema of an object: its properties as JSON without the braces
 // around them, and the names of the required ones.
 func Object(properties string, required ...string) json.RawMessage {
@@ -82,11 +90,15 @@ func Object(properties string, required ...string) json.RawMessage {
 	if err != nil {
 		need = []byte("[]")
 	}
-	var b bytes.Buffer
 	text := `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{` + properties +
 		`},"required":` + string(need) + `,"additionalProperties":false}`
+	if known, ok := objects.Get(text); ok {
+		return known
+	}
+	var b bytes.Buffer
 	if json.Compact(&b, []byte(text)) != nil {
 		return json.RawMessage(text) // not JSON: the contract suite fails
 	}
+	objects.Put(text, b.Bytes(), b.Len())
 	return b.Bytes()
 }
