@@ -51,8 +51,9 @@ RACE := -race $(patsubst %,-gcflags=%=-race=false,modernc.org/sqlite/lib $(WAZEV
 
 all: build
 
-build: ## bin/remit: one static binary
+build: ## bin/remit and bin/remit-hook: static binaries
 	$(GO) build -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
+	$(GO) build -buildvcs=auto -ldflags '-s -w' -o $(BIN)/remit-hook ./cmd/remit-hook
 
 packages: ## deb, rpm, apk, container image, bill of materials and checksums, in dist/
 	rm -rf $(DIST)
@@ -132,9 +133,9 @@ soak-fleet: ## clients at two nodes, and at one with a file, while random faults
 	REMIT_CHAOS=$(CHAOS) REMIT_CHAOS_SEED=$(CHAOS_SEED) REMIT_CHAOS_ONLY='$(CHAOS_ONLY)' REMIT_CHAOS_POOL=$(CHAOS_POOL) $(GO) test -overlay "$$(sh .ci/clock '$(CURDIR)/$(BIN)/.clock' '$(GO)')" -count=1 -timeout $(SOAK_TIMEOUT) -run '^TestChaos(SQLite)?$$' -v ./internal/e2e/fleet
 
 cross: ## build and vet for the other platforms
-	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
+	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit ./cmd/remit-hook
 	GOOS=linux GOARCH=arm64 $(GO) vet ./...
-	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit ./cmd/remit-hook
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 
 lint: $(TOOLS)/golangci-lint ## gofmt, golangci-lint (vet, staticcheck, revive, ...), the architecture test

@@ -59,6 +59,7 @@ var mayImport = map[string]string{
 	"service/models":       "service/secrets confine/secret base/wholefile tools/builtin/modelchat tools/model service/home base/fault authority/policy tools/model/scripted tools/model/anthropic tools/model/openai service/settings",
 	"service/agents":       "authority/provenance os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
 	"base/garbage":         "runtime/debug",
+	"base/homedir":         "",
 	"base/memo":            "",
 	"base/glyph":           "",
 	"base/diff":            "github.com/rogpeppe/go-internal/diff",
@@ -68,7 +69,7 @@ var mayImport = map[string]string{
 	"service/people":       "authority/policy base/canon base/clip base/fault base/pause base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/google/uuid github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
 	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants",
 	"doors/listen":         "net syscall base/fault base/wholefile",
-	"service/home":         "base/walk base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
+	"service/home":         "base/homedir base/walk base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
 	// base: used by all
 	"base/commitment": "base/canon base/fault base/tool",
@@ -131,7 +132,7 @@ var mayImport = map[string]string{
 	"record/store/postgres/postgrestest": "github.com/jackc/pgx/v5 os os/exec",
 	// the ledger's database
 	"service/backups":   "base/walk syscall base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home service/witnesses filippo.io/age golang.org/x/mod/sumdb os",
-	"service/database":  "os authority/policy base/fault base/wholefile record/ledger record/store record/store/tables record/store/postgres record/store/sqlite service/home service/nodes service/secrets service/settings",
+	"service/database":  "os syscall authority/policy base/fault base/wholefile record/ledger record/store record/store/tables record/store/postgres record/store/sqlite service/home service/nodes service/secrets service/settings",
 	"service/witnesses": "base/fault base/wholefile record/ledger record/store record/witness service/home service/notify service/settings github.com/google/uuid net/http os crypto/rand",
 	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/secrets os",
 	"service/nodes":     "base/fault base/wholefile record/store service/home os",
@@ -207,8 +208,10 @@ var mayImport = map[string]string{
 	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
 	"doors/hostcheck":  "authority/dpop net net/http",
 	"doors/admission":  "record/store net net/http syscall",
-	"doors/hookrelay":  "base/fault net os",
-	"doors/hook":       "base/canon base/fault base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
+	"doors/hookrelay":  "base/fault doors/hookwire net os",
+	"doors/hookwire":   "golang.org/x/sys",
+	"doors/keeper":     "base/fault base/pause base/wholefile doors/hookrelay doors/hookwire service/home golang.org/x/sys net os syscall",
+	"doors/hook":       "doors/hookwire base/canon base/fault base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
 	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":   "base/fault net net/http",
 	"service/logins":   "base/pause base/clip base/fault base/redact record/store crypto/rand net net/http",
@@ -228,7 +231,7 @@ var mayImport = map[string]string{
 		net net/http os os/exec
 	`,
 	"cli": `
-		doors/hook doors/hookrelay doors/listen
+		doors/hook doors/hookrelay doors/hookwire doors/keeper doors/listen
 		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/images service/keys service/logins service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/workers service/witnesses
 		tools/packages
 		agents/agent agents/capability agents/chat
@@ -242,7 +245,8 @@ var mayImport = map[string]string{
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall
 	`,
-	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",
+	"cmd/remit":      "app cli base/fault confine/sandbox/spawn os os/signal syscall",
+	"cmd/remit-hook": "base/homedir doors/hookwire golang.org/x/sys os syscall",
 	// the public face
 	".":         "service/changes base/commitment service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/ledger record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid net/http os tools/model",
 	"remittest": "github.com/remitrun/remit net/http",
@@ -439,7 +443,7 @@ func TestAppIsWiring(t *testing.T) {
 
 func TestEveryPackageIsInAFolder(t *testing.T) {
 	for pkg := range mayImport {
-		if folder(pkg) < 0 && pkg != "." && pkg != "cmd/remit" && pkg != "remittest" && !within(pkg, "examples") {
+		if folder(pkg) < 0 && pkg != "." && pkg != "cmd/remit" && pkg != "cmd/remit-hook" && pkg != "remittest" && !within(pkg, "examples") {
 			t.Errorf("%s is in none of the folders %s", pkg, strings.Join(folders, ", "))
 		}
 	}

@@ -100,6 +100,7 @@ func layer(r Release, p Program, docs []File) ([]byte, error) {
 	}
 	files := []File{
 		{Path: "/usr/bin/remit", Mode: 0o755, Data: p.Data},
+		{Path: "/usr/bin/remit-hook", Mode: 0o755, Data: p.Hook},
 		{Path: "/etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0:root:/root:/sbin/nologin\nremit:x:65532:65532:remit:" + userHome + ":/sbin/nologin\n")},
 		{Path: "/etc/group", Mode: 0o644, Data: []byte("root:x:0:\nremit:x:65532:\n")},
 		{Path: "/etc/ssl/certs/ca-certificates.crt", Mode: 0o644, Data: roots},

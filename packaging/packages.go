@@ -35,7 +35,7 @@ func writePackages(out string, r Release, p Program, docs []File) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(stage) }() // copies
-	all := append([]File{{Path: "/usr/bin/remit", Mode: 0o755, Data: p.Data}}, docs...)
+	all := append([]File{{Path: "/usr/bin/remit", Mode: 0o755, Data: p.Data}, {Path: "/usr/bin/remit-hook", Mode: 0o755, Data: p.Hook}}, docs...)
 	for _, f := range formats {
 		info, err := packageInfo(stage, f.name, r, p, all)
 		if err != nil {

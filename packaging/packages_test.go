@@ -17,7 +17,7 @@ import (
 )
 
 // inAll are files that every package has.
-var inAll = []string{"/usr/bin/remit", "/usr/share/man/man1/remit.1.gz", "/usr/share/man/man1/remit-policy-check.1.gz", "/usr/share/bash-completion/completions/remit",
+var inAll = []string{"/usr/bin/remit", "/usr/bin/remit-hook", "/usr/share/man/man1/remit.1.gz", "/usr/share/man/man1/remit-policy-check.1.gz", "/usr/share/bash-completion/completions/remit",
 	"/usr/share/fish/vendor_completions.d/remit.fish", "/usr/share/doc/remit/README.md", "/usr/share/doc/remit/SECURITY.md", "/usr/share/doc/remit/docs/install.md", noticesPath}
 
 func TestDebContents(t *testing.T) {
@@ -28,7 +28,7 @@ func TestDebContents(t *testing.T) {
 		f := strings.Fields(line)
 		mode, owner, name := f[0], f[1], strings.TrimPrefix(f[5], ".")
 		want := map[bool]string{true: "drwxr-xr-x", false: "-rw-r--r--"}[mode[0] == 'd']
-		if name == "/usr/bin/remit" {
+		if strings.HasPrefix(name, "/usr/bin/remit") {
 			want = "-rwxr-xr-x"
 		}
 		if mode != want || owner != "root/root" {
@@ -58,7 +58,7 @@ func TestRPMContents(t *testing.T) {
 		"/usr/share/zsh/site-functions/_remit", "/usr/share/licenses/remit/LICENSE")...)
 	for line := range strings.Lines(output(t, "rpm", "-qp", "--qf", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILENAMES}\n]", rpm)) {
 		f := strings.Fields(line)
-		if want := map[bool]string{true: "-rwxr-xr-x", false: "-rw-r--r--"}[f[3] == "/usr/bin/remit"]; f[0] != want || f[1] != "root" || f[2] != "root" {
+		if want := map[bool]string{true: "-rwxr-xr-x", false: "-rw-r--r--"}[strings.HasPrefix(f[3], "/usr/bin/remit")]; f[0] != want || f[1] != "root" || f[2] != "root" {
 			t.Errorf("got %s, want mode %s and root", line, want)
 		}
 	}

@@ -21,10 +21,24 @@ type Program struct {
 	Data   []byte
 	SHA256 string
 	Info   *buildinfo.BuildInfo
+	Hook   []byte // the program remit-hook
 }
 
-// ReadProgram reads a built program and refuses one that is not static and reproducible.
+// ReadProgram reads a built program and the hook beside it. It refuses one that is not static and reproducible.
 func ReadProgram(path string) (Program, error) {
+	p, err := readProgram(path, "remit")
+	if err != nil {
+		return p, err
+	}
+	hook, err := readProgram(path+"-hook", "remit-hook")
+	if err == nil && (hook.Arch != p.Arch || hook.setting("vcs.revision") != p.setting("vcs.revision")) {
+		err = fmt.Errorf("%s-hook was not built with %s", path, path)
+	}
+	p.Hook = hook.Data
+	return p, err
+}
+
+func readProgram(path, name string) (Program, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return Program{}, fmt.Errorf("%s: %w", path, err)
@@ -36,8 +50,8 @@ func ReadProgram(path string) (Program, error) {
 	sum := sha256.Sum256(data)
 	p := Program{Data: data, SHA256: hex.EncodeToString(sum[:]), Info: info}
 	p.Arch = p.setting("GOARCH")
-	if info.Path != "github.com/remitrun/remit/cmd/remit" {
-		return Program{}, fmt.Errorf("%s was built from %q, not from cmd/remit", path, info.Path)
+	if info.Path != "github.com/remitrun/remit/cmd/"+name {
+		return Program{}, fmt.Errorf("%s was built from %q, not from cmd/%s", path, info.Path, name)
 	}
 	for key, want := range map[string]string{"GOOS": "linux", "CGO_ENABLED": "0", "-trimpath": "true"} {
 		if got := p.setting(key); got != want {

@@ -81,19 +81,21 @@ type App struct {
 	Keys         *keys.Keys
 	Workers      *workers.Workers
 	catalog      *catalog.Catalog
-	own          []permit.Tool // of the program that it is part of
+	own          Own
 	box          *placement.Box
 	browsers     *browser.Browsers
 
-	mu    sync.Mutex
-	store store.Backend
-	noted bool // changes of the settings were recorded
+	mu      sync.Mutex
+	store   store.Backend
+	release func() error // closes store
+	noted   bool         // changes of the settings were recorded
 }
 
 // Own holds the additions of the program that the App is part of.
 type Own struct {
 	Tools  []permit.Tool
 	Models []model.Provider
+	Ledger *database.Shared // stays open when the App is closed; nil: the App opens the ledger for itself
 }
 
 // New builds an App. It must be closed.
@@ -102,7 +104,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{Home: &home.Home{Config: cfg}, own: own.Tools}
+	a := &App{Home: &home.Home{Config: cfg}, own: own}
 	a.Workers = &workers.Workers{Home: a.Home, Store: a.Store}
 	a.Backups = &backups.Backups{Home: a.Home}
 	a.Policies = &policies.Policies{Home: a.Home}
@@ -165,7 +167,7 @@ func (a *App) Close() error {
 	errs = append(errs, a.box.Close(), a.Grants.Close(), a.Home.Close())
 	if a.store != nil {
 		_ = a.Witnesses.See(context.Background(), a.store) // the next process tries again, or reports the fault
-		errs = append(errs, a.store.Close())
+		errs = append(errs, a.release())
 	}
 	a.store = nil
 	return errors.Join(errs...)
@@ -224,19 +226,16 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
-	s, err := database.Open(ctx, a.Home, readOnly)
+	s, release, err := a.own.Ledger.Open(ctx, a.Home, readOnly)
 	if err != nil {
 		return nil, err
 	}
 	if !readOnly {
 		if err := a.Witnesses.CheckHere(ctx, s); err != nil {
-			if cerr := s.Close(); cerr != nil {
-				err = errors.Join(err, cerr)
-			}
-			return nil, err
+			return nil, errors.Join(err, release())
 		}
 		a.Keys.CheckPublic(ctx, s)
 	}
-	a.store = s
+	a.store, a.release = s, release
 	return s, nil
 }

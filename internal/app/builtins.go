@@ -46,5 +46,5 @@ func (a *App) searchTool() tool.ID {
 // builtIn is every tool that is compiled in: a new one is a folder and a line.
 func (a *App) builtIn() []permit.Tool {
 	return slices.Concat(fstool.Tools(), httptool.Tools(a.Secrets.Value), clock.Tools(time.Now), random.Tools(), request.Tools(), analyze.Tools(), db.Tools(a.Secrets.Value),
-		browser.Tools(a.browsers), a.search(), []permit.Tool{shelltool.New(a.box)}, a.own, []permit.Tool{modelchat.New(a.Models.ChatOptions(a.Models.Registry))})
+		browser.Tools(a.browsers), a.search(), []permit.Tool{shelltool.New(a.box)}, a.own.Tools, []permit.Tool{modelchat.New(a.Models.ChatOptions(a.Models.Registry))})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,7 +35,9 @@ type session struct {
 	version string
 	environ []string
 	lookup  func(string) (string, bool)
+	dir     string // of relative paths; "": the process's current folder
 	json    bool
+	own     app.Own
 	app     *app.App // built when first needed
 
 	unwritten error // the first error of standard output
@@ -50,21 +53,35 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 func Main(ctx context.Context, args []string, s Streams, environ []string, version string) int {
 	garbage.Later()
 	ss := &session{Streams: s, version: version, environ: environ, lookup: home.Lookup(environ)}
-	root := ss.root(args...)
+	return ss.run(ctx, args)
+}
+
+// run carries out one command.
+func (s *session) run(ctx context.Context, args []string) int {
+	root := s.root(args...)
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	status := ss.status(ctx, root.ExecuteContext(ctx))
-	if status == 0 && ss.unwritten != nil {
-		status = ss.status(ctx, fault.Wrap(fault.Internal, ss.unwritten, "not all of the output could be written"))
+	status := s.status(ctx, root.ExecuteContext(ctx))
+	if status == 0 && s.unwritten != nil {
+		status = s.status(ctx, fault.Wrap(fault.Internal, s.unwritten, "not all of the output could be written"))
 	}
-	if ss.app != nil {
-		if closing := ss.status(ctx, ss.app.Close()); status == 0 {
+	if s.app != nil {
+		if closing := s.status(ctx, s.app.Close()); status == 0 {
 			status = closing
 		}
 	}
 	return status
+}
+
+// abs makes a path of the command line, or the current folder "", absolute where the process's
+// current folder is not the command's.
+func (s *session) abs(path string) string {
+	if s.dir == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(s.dir, path)
 }
 
 // status prints an error and returns its exit status.
@@ -232,7 +249,7 @@ func (s *session) groups() []group {
 		{"Tools", []command{{"tools", s.toolsCmd}, {"mcp", s.mcpCmd}}, []command{{"api", s.apiCmd}, {"ext", s.extCmd}, {"image", s.imageCmd}, {"tool", s.toolCmd}, {"wasm", s.wasmCmd}}},
 		{"Agents", []command{{"chat", s.chatCmd}}, []command{{"agents", s.agentsCmd}, {"capabilities", s.capabilitiesCmd}, {"models", s.modelsCmd}, {"sessions", s.sessionsCmd}}},
 		{"Service", []command{{"serve", s.serveCmd}}, []command{{"login", s.loginCmd}, {"ui", s.uiCmd}}},
-		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"backup", s.backupCmd}, {"db", s.dbCmd}, {"keys", s.keysCmd}, {"notify", s.notifyCmd}, {"restore", s.restoreCmd}, {"version", s.versionCmd}, {"witness", s.witnessCmd}}},
+		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"backup", s.backupCmd}, {"db", s.dbCmd}, {"keeper", s.keeperCmd}, {"keys", s.keysCmd}, {"notify", s.notifyCmd}, {"restore", s.restoreCmd}, {"version", s.versionCmd}, {"witness", s.witnessCmd}}},
 	}
 }
 
@@ -284,7 +301,7 @@ func (s *session) openAnyway() (*app.App, error) {
 		return nil, err
 	}
 	cfg.Version = s.version
-	if s.app, err = app.New(cfg, app.Own{}); err != nil {
+	if s.app, err = app.New(cfg, s.own); err != nil {
 		return nil, err
 	}
 	return s.app, nil

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/doctor"
 )
 
 func (s *session) doctorCmd() *cobra.Command {
@@ -23,7 +24,7 @@ less confinement than its policy requires.
 				return err
 			}
 			layers := a.Layers(cmd.Context())
-			checks := a.Doctor.Check(cmd.Context())
+			checks := append([]doctor.Check{keeperCheck(cmd.Context(), a.Home.Dir)}, a.Doctor.Check(cmd.Context())...)
 			if s.json {
 				return s.printJSON(map[string]any{"layers": layers, "state": checks})
 			}

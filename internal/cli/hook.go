@@ -19,15 +19,21 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/hook"
 	"github.com/remitrun/remit/internal/doors/hookrelay"
+	"github.com/remitrun/remit/internal/doors/hookwire"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// hookTime is the hook's own deadline. It is below the agents' limits (the shortest is 30
-// seconds), because some agents carry out a call whose hook took too long.
-const hookTime = 20 * time.Second
+// blockedStatus is the exit status of a hook that makes agents block the call.
+const blockedStatus = 2
+
+// hookDeadline bounds a decision. Its time is below the agents' limits (the shortest is 30 seconds),
+// because some agents carry out a call whose hook took too long.
+func hookDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, hookwire.DecisionTime, fault.New(fault.ToolTimeout, "no decision within %s", hookwire.DecisionTime))
+}
 
 func (s *session) hookCmd() *cobra.Command {
 	var policyFile, dir, homeDir string
@@ -58,6 +64,9 @@ exit status 2 with a message on standard error, which blocks the call.
 		ValidArgs: hook.Agents(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.useHome(homeDir)
+			if policyFile != "" {
+				policyFile = s.abs(policyFile)
+			}
 			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir, home: homeDir, confine: confine}
 			if hookrelay.Present() {
 				return h.forward(cmd.Context())
@@ -68,6 +77,7 @@ exit status 2 with a message on standard error, which blocks the call.
 	c.Flags().StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to decide under")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
 	c.Flags().StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, instead of the environment's")
+	c.Flags().Bool(hookwire.AloneFlag, false, "decide in this process; remit-hook sends the event to no keeper")
 	c.Flags().BoolVar(&confine, "confine", false, "have shell commands run in the sandbox, by remit sh")
 	return c
 }
@@ -83,7 +93,7 @@ type hookDoor struct {
 // run answers the event. Any failure, a panic and the deadline included, ends with a message
 // and exit status 2: agents block the call then, but carry it out after other statuses.
 func (h *hookDoor) run(ctx context.Context) error {
-	ctx, stop := context.WithTimeoutCause(ctx, hookTime, fault.New(fault.ToolTimeout, "no decision within %s", hookTime))
+	ctx, stop := hookDeadline(ctx)
 	defer stop()
 	type result struct {
 		answer []byte
@@ -115,7 +125,7 @@ func (h *hookDoor) run(ctx context.Context) error {
 	}
 	if r.err != nil {
 		h.blocked(r.err)
-		return exit(fault.Usage.Exit())
+		return exit(blockedStatus)
 	}
 	return nil
 }
@@ -128,7 +138,7 @@ func (h *hookDoor) blocked(err error) {
 
 // handle reads the event and gives what to print.
 func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
-	src, err := io.ReadAll(io.LimitReader(h.In, hook.MaxEvent+1))
+	src, err := io.ReadAll(io.LimitReader(h.In, hookwire.MaxEvent+1))
 	if err != nil {
 		return nil, fault.Wrap(fault.Usage, err, "the event cannot be read: %v", err)
 	}
@@ -200,7 +210,7 @@ func (h *hookDoor) ownGateway(a *app.App, q runs.ClientRequest, e *hook.Event) b
 	if e.Server != clients.GatewayName || e.Phase != hook.Before && e.Phase != hook.After {
 		return false
 	}
-	dirs := []string{q.Workspace, e.Dir}
+	dirs := []string{q.Workspace, h.abs(e.Dir)}
 	if dir, ok := h.lookup("CLAUDE_PROJECT_DIR"); ok && filepath.IsAbs(dir) {
 		dirs = append(dirs, filepath.Clean(dir))
 	}
@@ -251,7 +261,7 @@ func (h *hookDoor) request(a *app.App, e *hook.Event) (runs.ClientRequest, error
 	if search {
 		dir = e.Dir
 	}
-	ws, err := home.Workspace(dir)
+	ws, err := home.Workspace(h.abs(dir))
 	if err == nil && search {
 		ws, err = a.Policies.Project(ws)
 	}

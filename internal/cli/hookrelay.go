@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/doors/hook"
 	"github.com/remitrun/remit/internal/doors/hookrelay"
+	"github.com/remitrun/remit/internal/doors/hookwire"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -35,23 +36,39 @@ const maxOpenSessions = 1000
 
 // service answers the hooks inside the sandbox.
 func (c *confinedHooks) service() sandbox.Service {
-	return sandbox.Service{At: hookrelay.At, Serve: hookrelay.Relay{Answer: c.answer, MaxInput: hook.MaxEvent, Time: hookTime}.Serve}
+	return sandbox.Service{At: hookwire.Socket, Serve: hookrelay.Relay{Answer: c.answer, Max: hookwire.MaxRequest, Time: hookwire.DecisionTime}.Serve}
 }
 
-func (c *confinedHooks) answer(ctx context.Context, e hookrelay.Event) (out hookrelay.Answer) {
+func (c *confinedHooks) answer(ctx context.Context, r hookwire.Request) (out hookwire.Answer) {
 	var errs bytes.Buffer
-	h := c.door(e.Agent, e.Input, &errs)
+	h := c.door("", r.Event, &errs)
 	defer func() {
 		if p := recover(); p != nil {
-			out = hookrelay.Answer{Err: "remit hook: the call is blocked: the hook crashed\n", Status: fault.Usage.Exit()}
+			out = hookwire.Answer{Err: []byte("remit hook: the call is blocked: the hook crashed\n"), Status: blockedStatus}
 		}
 	}()
-	printed, err := h.handle(ctx)
+	printed, err := []byte(nil), error(nil)
+	if h.agent, err = hookAgent(r.Args); err == nil {
+		printed, err = h.handle(ctx)
+	}
 	if err != nil {
 		h.blocked(err)
-		return hookrelay.Answer{Err: errs.String(), Status: fault.Usage.Exit()}
+		return hookwire.Answer{Err: errs.Bytes(), Status: blockedStatus}
 	}
-	return hookrelay.Answer{Out: printed}
+	return hookwire.Answer{Out: printed}
+}
+
+// hookAgent is the agent that arguments of remit hook name. Nothing else of them counts for an agent in
+// a sandbox.
+func hookAgent(args []string) (string, error) {
+	c := (&session{}).hookCmd()
+	if err := c.ParseFlags(args); err != nil {
+		return "", fault.New(fault.Usage, "%v", err)
+	}
+	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
+		return "", fault.New(fault.Usage, "%v", err)
+	}
+	return c.Flags().Arg(0), nil
 }
 
 // door handles one event.
@@ -87,15 +104,15 @@ func (c *confinedHooks) end(ctx context.Context) error {
 
 // forward has the event answered outside of the sandbox that this process is in.
 func (h *hookDoor) forward(ctx context.Context) error {
-	ctx, stop := context.WithTimeoutCause(ctx, hookTime, fault.New(fault.ToolTimeout, "no decision within %s", hookTime))
+	ctx, stop := hookDeadline(ctx)
 	defer stop()
-	src, err := io.ReadAll(io.LimitReader(h.In, hook.MaxEvent+1))
+	src, err := io.ReadAll(io.LimitReader(h.In, hookwire.MaxEvent+1))
 	if err == nil && !slices.Contains(hook.Agents(), h.agent) {
 		err = fault.New(fault.Usage, "%.40q is not a known agent", h.agent).WithHint("expected one of %s", strings.Join(hook.Agents(), ", "))
 	}
-	var a hookrelay.Answer
+	var a hookwire.Answer
 	if err == nil {
-		a, err = hookrelay.Forward(ctx, hookrelay.At, hookrelay.Event{Agent: h.agent, Input: src})
+		a, err = hookrelay.Forward(ctx, hookwire.Socket, hookwire.Request{Args: []string{h.agent}, Event: src})
 	}
 	if err == nil {
 		_, err = h.Out.Write(a.Out)
@@ -103,10 +120,10 @@ func (h *hookDoor) forward(ctx context.Context) error {
 	switch {
 	case err != nil:
 		h.blocked(err)
-		return exit(fault.Usage.Exit())
+		return exit(blockedStatus)
 	case a.Status != 0:
 		h.errorf("%s", a.Err)
-		return exit(a.Status)
+		return exit(int(a.Status))
 	}
 	return nil
 }

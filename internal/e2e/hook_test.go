@@ -31,8 +31,11 @@ func hookEvent(session string, c call) []byte {
 
 // hook runs remit hook, and checks that its answer is one that blocks or one that is clear.
 func (w *world) hook(event []byte, args ...string) (decision string, r result) {
-	c := w.command(append([]string{"hook", "generic", "-w", w.workspace}, args...)...)
-	c.Stdin = bytes.NewReader(event)
+	return w.hookBy(w.command(append([]string{"hook", "generic", "-w", w.workspace}, args...)...), event)
+}
+
+func (w *world) hookBy(c *exec.Cmd, event []byte) (decision string, r result) {
+	c.Dir, c.Env, c.Stdin = w.workspace, w.environ(), bytes.NewReader(event)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
@@ -70,14 +73,24 @@ func decided(v verdict) verdict {
 }
 
 func TestTheHookDoorGivesTheSameVerdict(t *testing.T) {
+	for name, by := range map[string]func(w *world) func(event []byte, args ...string) (string, result){
+		"remit hook": func(w *world) func([]byte, ...string) (string, result) { return w.hook },
+		"the keeper": func(w *world) func([]byte, ...string) (string, result) { return w.keeper().kept },
+	} {
+		t.Run(name, func(t *testing.T) { sameVerdict(t, by) })
+	}
+}
+
+func sameVerdict(t *testing.T, by func(w *world) func(event []byte, args ...string) (string, result)) {
 	d := newDoors(t, differentialPolicy)
+	ask := by(d.w)
 	calls := sample(theCalls(d.w))
 	want, _ := d.session(calls)
 	d.w.fill()
 	before := tree(t, d.w.workspace)
 	var made []int
 	for i, c := range calls {
-		answer, r := d.w.hook(hookEvent("differential", c), "-p", d.policy)
+		answer, r := ask(hookEvent("differential", c), "-p", d.policy)
 		refused := want[i].Effect != "allow" || refusedFirst(want[i])
 		switch {
 		case answer == "blocked": // no call: only of one whose name or text no door takes

@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	binary = filepath.Join(folder, "remit")
-	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "github.com/remitrun/remit/cmd/remit")
+	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder, "github.com/remitrun/remit/cmd/remit", "github.com/remitrun/remit/cmd/remit-hook")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "remit cannot be built: %v\n%s", err, out)

@@ -16,11 +16,11 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/doors/hookwire"
 )
 
 // Bounds of an event. An agent's report carries the whole output of a tool.
 const (
-	MaxEvent   = 16 << 20 // bytes
 	maxValues  = 100_000
 	maxSession = 200  // bytes of a session's ID, and of a call's
 	maxCalls   = 1000 // calls of one event
@@ -112,8 +112,8 @@ func Parse(agent string, src []byte) (*Event, error) {
 	if !ok {
 		return nil, fault.New(fault.Usage, "%.40q is not a known agent", agent).WithHint("expected one of %s", strings.Join(Agents(), ", "))
 	}
-	if len(src) > MaxEvent || canon.Values(src) > maxValues {
-		return nil, fault.New(fault.Usage, "the event is too large; the limits are %d bytes and %d values", MaxEvent, maxValues)
+	if len(src) > hookwire.MaxEvent || canon.Values(src) > maxValues {
+		return nil, fault.New(fault.Usage, "the event is too large; the limits are %d bytes and %d values", hookwire.MaxEvent, maxValues)
 	}
 	v, err := canon.Decode(src)
 	if err != nil {

@@ -1,11 +1,9 @@
-// Package hookrelay carries the events of an agent's hook out of the sandbox in which the whole
-// agent runs, to the Remit process outside, and its answers back. It decides nothing. Inside start
-// at [Forward], outside at [Relay.Serve].
+// Package hookrelay answers agents' hooks at a Unix socket, for agents in a sandbox from outside of it,
+// and for all agents of one user. It decides nothing. Start at [Forward] and at [Relay.Serve].
 package hookrelay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -15,122 +13,145 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/hookwire"
 )
 
-// At is the socket's path in the sandbox. On the machine itself only root can make it.
-const At = "/run/remit/hook.sock"
-
-// maxAnswer bounds an answer, in bytes.
-const maxAnswer = 1 << 20
-
-// Event is what an agent's hook was started with.
-type Event struct {
-	Agent string `json:"agent"`
-	Input []byte `json:"input"`
-}
-
-// Answer is how the hook ends.
-type Answer struct {
-	Out    []byte `json:"out"`
-	Err    string `json:"err"`
-	Status int    `json:"status"`
-}
-
-// Relay answers events outside of the sandbox.
+// Relay answers requests.
 type Relay struct {
-	Answer   func(ctx context.Context, e Event) Answer
-	MaxInput int           // of an event, in bytes
-	Time     time.Duration // for one event, from its first byte to the answer
+	Answer func(ctx context.Context, r hookwire.Request) hookwire.Answer
+	Admit  func(conn *net.UnixConn) error // refuses what may not connect. Nil: nothing is refused
+	Max    int                            // of a request, in bytes
+	Time   time.Duration                  // for one answer
+	Finish bool                           // the end of the listener cuts no request that was read
 }
 
 // atOnce bounds the connections that are answered at the same time. More of them wait.
 const atOnce = 16
 
-// Serve answers the connections to l, one event each, until l is closed. What connects is the
-// confined agent, or any program that it started.
+// readTime bounds how long a client may take for its request, which it has when it connects.
+const readTime = 5 * time.Second
+
+// Serve answers the connections to l, one request each, until l is closed.
 func (r Relay) Serve(l net.Listener) error {
-	ctx, stop := context.WithCancel(context.Background())
+	reading, stopReading := context.WithCancel(context.Background())
+	answering, stopAnswering := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	defer all.Wait()
-	defer stop()
+	defer stopAnswering()
 	free := make(chan struct{}, atOnce)
 	for {
 		free <- struct{}{}
 		conn, err := l.Accept()
 		if err != nil {
+			if stopReading(); !r.Finish {
+				stopAnswering()
+			}
+			all.Wait()
 			return err
 		}
 		all.Go(func() {
 			defer func() { <-free }()
-			cut := context.AfterFunc(ctx, func() { _ = conn.Close() })
-			defer cut()
 			defer func() { _ = conn.Close() }()
-			r.serve(ctx, conn)
+			if b, err := r.read(reading, conn); err == nil {
+				r.answer(answering, conn, b)
+			}
 		})
 	}
 }
 
-func (r Relay) serve(ctx context.Context, conn net.Conn) {
+// read reads a request. Whoever sends none, or something else, gets no answer: a hook then blocks
+// the call, or decides it in another way.
+func (r Relay) read(ctx context.Context, conn net.Conn) (hookwire.Request, error) {
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	if r.Admit != nil {
+		peer, ok := conn.(*net.UnixConn)
+		if !ok {
+			return hookwire.Request{}, errNoSocket
+		}
+		if err := r.Admit(peer); err != nil {
+			return hookwire.Request{}, err
+		}
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(readTime)); err != nil {
+		return hookwire.Request{}, err
+	}
+	if err := ctx.Err(); err != nil { // the deadline of its end was replaced
+		return hookwire.Request{}, err
+	}
+	b, err := io.ReadAll(io.LimitReader(conn, int64(r.Max)+1))
+	if err == nil && len(b) > r.Max {
+		err = errTooLarge
+	}
+	if err != nil {
+		return hookwire.Request{}, err
+	}
+	return hookwire.ParseRequest(b)
+}
+
+// answer answers a request.
+func (r Relay) answer(ctx context.Context, conn net.Conn, q hookwire.Request) {
 	ctx, stop := context.WithTimeout(ctx, r.Time)
 	defer stop()
-	until, _ := ctx.Deadline()
-	if conn.SetDeadline(until) != nil {
-		return
-	}
-	var e Event
-	src, err := io.ReadAll(io.LimitReader(conn, int64(r.MaxInput)*4/3+1024)) // base64 is a third longer
-	if err != nil || json.Unmarshal(src, &e) != nil {
-		return // the hook inside blocks the call
-	}
-	b, err := json.Marshal(r.Answer(ctx, e))
-	if err == nil && ctx.Err() == nil { // else it comes too late
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	b := r.Answer(ctx, q).Bytes()
+	if ctx.Err() == nil { // else it comes too late
 		_, _ = conn.Write(b) // an agent that has gone needs no answer
 	}
 }
 
-// Present reports whether this process is in such a sandbox.
+var (
+	errNoSocket = errors.New("not a Unix socket")
+	errTooLarge = errors.New("the request is too large")
+	errDeclined = errors.New("it declined")
+)
+
+// Present reports whether this process is in a sandbox that holds a whole agent.
 func Present() bool {
-	st, err := os.Lstat(At)
+	st, err := os.Lstat(hookwire.Socket)
 	return err == nil && st.Mode()&fs.ModeSocket != 0
 }
 
-// Forward sends an event out of the sandbox at a socket's path and gives the answer.
-func Forward(ctx context.Context, at string, e Event) (Answer, error) {
-	fail := func(err error) (Answer, error) {
-		return Answer{}, fault.Wrap(fault.Internal, err, "remit outside of the sandbox did not answer: %v", err)
+// Forward sends a request to the socket at a path and returns the answer.
+func Forward(ctx context.Context, at string, q hookwire.Request) (hookwire.Answer, error) {
+	a, err := forward(ctx, at, q)
+	if err != nil {
+		err = fault.Wrap(fault.Internal, err, "the remit process at %s did not answer: %v", at, err)
+	}
+	return a, err
+}
+
+func forward(ctx context.Context, at string, q hookwire.Request) (hookwire.Answer, error) {
+	b, err := q.Bytes()
+	if err != nil {
+		return hookwire.Answer{}, err
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", at)
 	if err != nil {
-		return fail(err)
+		return hookwire.Answer{}, err
 	}
 	defer func() { _ = conn.Close() }()
 	if until, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(until); err != nil {
-			return fail(err)
+			return hookwire.Answer{}, err
 		}
 	}
-	b, err := json.Marshal(e)
-	if err != nil {
-		return fail(err)
-	}
 	if _, err := conn.Write(b); err != nil {
-		return fail(err)
+		return hookwire.Answer{}, err
 	}
 	half, ok := conn.(*net.UnixConn)
 	if !ok {
-		return fail(errors.New("not a Unix socket"))
+		return hookwire.Answer{}, errNoSocket
 	}
 	if err := half.CloseWrite(); err != nil {
-		return fail(err)
+		return hookwire.Answer{}, err
 	}
-	src, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
+	src, err := io.ReadAll(io.LimitReader(conn, hookwire.MaxAnswer))
 	if err != nil {
-		return fail(err)
+		return hookwire.Answer{}, err
 	}
-	var a Answer
-	if err := json.Unmarshal(src, &a); err != nil {
-		return fail(err)
+	a, err := hookwire.ParseAnswer(src)
+	if err == nil && a.Decline {
+		err = errDeclined
 	}
-	return a, nil
+	return a, err
 }

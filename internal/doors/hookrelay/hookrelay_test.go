@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/doors/hookrelay"
+	"github.com/remitrun/remit/internal/doors/hookwire"
 )
 
 // serve starts a relay on a socket of the test's own.
@@ -36,15 +37,15 @@ func serve(t *testing.T, r hookrelay.Relay) (at string, stop func()) {
 	return at, stop
 }
 
-func echo(_ context.Context, e hookrelay.Event) hookrelay.Answer {
-	return hookrelay.Answer{Out: append([]byte(e.Agent+": "), e.Input...), Err: "e", Status: 2}
+func echo(_ context.Context, e hookwire.Request) hookwire.Answer {
+	return hookwire.Answer{Out: append([]byte(e.Args[0]+": "), e.Event...), Err: []byte("e"), Status: 2}
 }
 
 func TestEventsAreAnswered(t *testing.T) {
-	at, _ := serve(t, hookrelay.Relay{Answer: echo, MaxInput: 1000, Time: time.Minute})
+	at, _ := serve(t, hookrelay.Relay{Answer: echo, Max: 1000, Time: time.Minute})
 	for range 40 { // more than are answered at the same time
-		a, err := hookrelay.Forward(t.Context(), at, hookrelay.Event{Agent: "claude", Input: []byte("\x00{}")})
-		if err != nil || string(a.Out) != "claude: \x00{}" || a.Err != "e" || a.Status != 2 {
+		a, err := hookrelay.Forward(t.Context(), at, hookwire.Request{Args: []string{"claude"}, Event: []byte("\x00{}")})
+		if err != nil || string(a.Out) != "claude: \x00{}" || string(a.Err) != "e" || a.Status != 2 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}
@@ -52,7 +53,7 @@ func TestEventsAreAnswered(t *testing.T) {
 
 // What is not an event, or too large, gets no answer, and the next one does.
 func TestJunkIsNotAnswered(t *testing.T) {
-	at, _ := serve(t, hookrelay.Relay{Answer: echo, MaxInput: 100, Time: time.Minute})
+	at, _ := serve(t, hookrelay.Relay{Answer: echo, Max: 100, Time: time.Minute})
 	conn, err := net.Dial("unix", at)
 	if err != nil {
 		t.Fatal(err)
@@ -66,10 +67,10 @@ func TestJunkIsNotAnswered(t *testing.T) {
 	if n, err := conn.Read(make([]byte, 10)); n > 0 || err == nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	if a, err := hookrelay.Forward(t.Context(), at, hookrelay.Event{Input: []byte(strings.Repeat("x", 2000))}); err == nil {
+	if a, err := hookrelay.Forward(t.Context(), at, hookwire.Request{Event: []byte(strings.Repeat("x", 2000))}); err == nil {
 		t.Errorf("an event above the limit was answered: %+v", a)
 	}
-	if _, err := hookrelay.Forward(t.Context(), at, hookrelay.Event{Agent: "a"}); err != nil {
+	if _, err := hookrelay.Forward(t.Context(), at, hookwire.Request{Args: []string{"a"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,11 +78,11 @@ func TestJunkIsNotAnswered(t *testing.T) {
 // The end of the relay cuts what is connected, answered or not, and waits for it.
 func TestServeEndsWithItsListener(t *testing.T) {
 	asked, cancelled := make(chan struct{}), make(chan struct{})
-	at, stop := serve(t, hookrelay.Relay{MaxInput: 100, Time: time.Hour, Answer: func(ctx context.Context, _ hookrelay.Event) hookrelay.Answer {
+	at, stop := serve(t, hookrelay.Relay{Max: 100, Time: time.Hour, Answer: func(ctx context.Context, _ hookwire.Request) hookwire.Answer {
 		close(asked)
 		<-ctx.Done()
 		close(cancelled)
-		return hookrelay.Answer{}
+		return hookwire.Answer{}
 	}})
 	idle, err := net.Dial("unix", at)
 	if err != nil {
@@ -89,7 +90,7 @@ func TestServeEndsWithItsListener(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	go func() {
-		_, err := hookrelay.Forward(context.Background(), at, hookrelay.Event{})
+		_, err := hookrelay.Forward(context.Background(), at, hookwire.Request{})
 		failed <- err
 	}()
 	<-asked
@@ -104,7 +105,7 @@ func TestServeEndsWithItsListener(t *testing.T) {
 }
 
 func TestNoRelayIsAnError(t *testing.T) {
-	if _, err := hookrelay.Forward(t.Context(), filepath.Join(t.TempDir(), "none"), hookrelay.Event{}); err == nil || hookrelay.Present() {
+	if _, err := hookrelay.Forward(t.Context(), filepath.Join(t.TempDir(), "none"), hookwire.Request{}); err == nil || hookrelay.Present() {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/homedir"
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
@@ -34,17 +35,9 @@ var trustedPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 func FromEnv(environ []string) (Config, error) {
 	lookup := Lookup(environ)
 	c := Config{User: account(), Lookup: lookup, Path: trustedPath, Secrets: variables(environ)}
-	if c.UserHome, _ = lookup("HOME"); !filepath.IsAbs(c.UserHome) {
-		c.UserHome = ""
-	}
+	c.UserHome = homedir.Person(lookup)
 	c.Database, _ = lookup("REMIT_DB")
-	if h, _ := lookup("REMIT_HOME"); h != "" {
-		c.Dir = h
-	} else if x, _ := lookup("XDG_DATA_HOME"); x != "" && filepath.IsAbs(x) {
-		c.Dir = filepath.Join(x, "remit")
-	} else if c.UserHome != "" {
-		c.Dir = filepath.Join(c.UserHome, ".local", "share", "remit")
-	} else {
+	if c.Dir = homedir.Find(lookup); c.Dir == "" {
 		return c, fault.New(fault.Usage, "no folder for the ledger is known").
 			WithHint("set HOME or REMIT_HOME")
 	}

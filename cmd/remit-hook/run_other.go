@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// run decides without a keeper, which only Linux has.
+func (h hook) run() int { return block(h.become().Error()) }

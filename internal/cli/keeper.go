@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/garbage"
+	"github.com/remitrun/remit/internal/doors/hookrelay"
+	"github.com/remitrun/remit/internal/doors/hookwire"
+	"github.com/remitrun/remit/internal/doors/keeper"
+	"github.com/remitrun/remit/internal/service/database"
+	"github.com/remitrun/remit/internal/service/doctor"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// keeperLook is how often a keeper looks for a newer program and another ledger. It looks at each
+// call, too.
+const keeperLook = time.Second
+
+func (s *session) keeperCmd() *cobra.Command {
+	var homeDir string
+	var idle time.Duration
+	var lock uint
+	c := &cobra.Command{
+		Use:   "keeper",
+		Short: "Answer the hooks of agents from one process that stays",
+		Long: `Answers the hooks of your agents for one $REMIT_HOME. remit-hook, a small program
+that is installed beside remit, sends it the events. That is much faster than a
+new process. Each call is decided like one of remit hook, with the settings,
+policies and grants of that moment.
+
+remit-hook starts the keeper, which ends after ten minutes without a call, or when
+this program or the ledger is replaced. Without a keeper remit-hook runs remit hook.
+REMIT_NO_KEEPER=1 and --no-keeper have each call decided so.
+`,
+		Example: `  remit keeper status
+  remit keeper stop`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.useHome(homeDir)
+			return s.keep(cmd.Context(), idle, lock)
+		},
+	}
+	c.Flags().StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, whatever the environment says")
+	c.Flags().DurationVar(&idle, "idle", 10*time.Minute, "end after this `TIME` without a call")
+	c.Flags().UintVar(&lock, "lock", 0, "descriptor of the locked lock file")
+	if err := c.Flags().MarkHidden("lock"); err != nil {
+		panic(err) // there is no such flag
+	}
+	c.AddCommand(s.keeperStatusCmd(), s.keeperStopCmd())
+	return c
+}
+
+// keep is the keeper.
+func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error {
+	if hookrelay.Present() {
+		return fault.New(fault.Usage, "a sandbox has no keeper of its own")
+	}
+	cfg, err := home.FromEnv(s.environ)
+	if err != nil {
+		return err
+	}
+	defer garbage.Less()()
+	ledger := &database.Shared{}
+	k := &keeper.Keeper{
+		Home: cfg.Dir, Version: s.version, Idle: idle, Look: keeperLook, Env: s.lookup, Stale: ledger.Stale,
+		Answer: func(ctx context.Context, r hookwire.Request) hookwire.Answer { return s.keptHook(ctx, r, ledger) },
+	}
+	if lock > 0 {
+		k.Lock = os.NewFile(uintptr(lock), hookwire.LockFile)
+	}
+	err = k.Serve(ctx)
+	if cerr := ledger.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// keptHook decides one call as remit hook. It declines instead of an error, so that a process of the
+// client's own has the last word.
+func (s *session) keptHook(ctx context.Context, r hookwire.Request, ledger *database.Shared) hookwire.Answer {
+	began := time.Now()
+	var out, errs bytes.Buffer
+	inner := &session{
+		Streams: Streams{In: bytes.NewReader(r.Event), Out: &out, Err: &errs}, version: s.version, environ: r.Env, lookup: home.Lookup(r.Env),
+		dir: r.Dir, own: app.Own{Ledger: ledger},
+	}
+	status := inner.run(ctx, append([]string{"hook"}, r.Args...))
+	if status != 0 && time.Since(began) < hookwire.RetryTime {
+		return hookwire.Answer{Decline: true}
+	}
+	return hookwire.Answer{Status: byte(status), Out: out.Bytes(), Err: errs.Bytes()} //nolint:gosec // exit statuses are below 256
+}
+
+func (s *session) keeperStatusCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show whether a keeper is running",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withKeeper(cmd.Context(), keeper.Ask, "is running")
+		},
+	}
+}
+
+func (s *session) keeperStopCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "End the keeper, after the calls that it is answering",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withKeeper(cmd.Context(), keeper.Stop, "was stopped")
+		},
+	}
+}
+
+// withKeeper asks or ends the keeper, and shows its status.
+func (s *session) withKeeper(ctx context.Context, do func(ctx context.Context, dir string) (keeper.Status, error), done string) error {
+	cfg, err := home.FromEnv(s.environ)
+	if err != nil {
+		return err
+	}
+	ctx, stop := hookDeadline(ctx)
+	defer stop()
+	st, err := do(ctx, cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(st)
+	}
+	s.printf("the keeper %s: process %d, version %s, since %s, %d calls\n", done, st.PID, show(st.Version), st.Since.Local().Format("2006-01-02 15:04:05"), st.Calls)
+	return nil
+}
+
+// keeperCheck describes the keeper for remit doctor. That there is none is no fault.
+func keeperCheck(ctx context.Context, dir string) doctor.Check {
+	ctx, stop := hookDeadline(ctx)
+	defer stop()
+	st, err := keeper.Ask(ctx, dir)
+	switch {
+	case errors.Is(err, fault.NotFound):
+		return doctor.Check{Name: "keeper", OK: true, Detail: "none is running"}
+	case err != nil:
+		return doctor.Check{Name: "keeper", Detail: fault.Message(err)}
+	}
+	return doctor.Check{Name: "keeper", OK: true, Detail: fmt.Sprintf("process %d, version %s, %d calls", st.PID, st.Version, st.Calls)}
+}

@@ -1,0 +1,162 @@
+// Package hookwire encodes what the hook of an agent sends to a Remit process on the same machine,
+// and its answer. The hook's client is built from it, so it imports nothing that takes time when a
+// process starts. Start at [Request] and [Answer].
+package hookwire
+
+import (
+	"errors"
+	"strings"
+)
+
+// Limits of a message, in bytes.
+const (
+	MaxEvent   = 16 << 20 // an agent's event
+	MaxRequest = MaxEvent + 4<<20
+	MaxAnswer  = 1 << 20
+)
+
+// Socket is the socket's path in a sandbox that holds a whole agent. On the machine itself only root
+// can make it.
+const Socket = "/run/remit/hook.sock"
+
+// Request is how an agent's hook was started.
+type Request struct {
+	Program string   // identifies the client's remit program; see [Identity]
+	Args    []string // of remit hook
+	Env     []string
+	Dir     string // the current folder
+	Event   []byte
+}
+
+// Answer is how the hook ends.
+type Answer struct {
+	Decline bool // the client has to run remit hook itself
+	Status  byte
+	Out     []byte
+	Err     []byte
+}
+
+// The first bytes of a message. Another form of it has another number.
+const (
+	requestMark = "remit hook 1\n"
+	answerMark  = "remit said 1\n"
+)
+
+var (
+	errNotWhole  = errors.New("the message is not whole, or not of this version of Remit")
+	errWithNUL   = errors.New("a word has a NUL byte")
+	errTooLarge  = errors.New("the message is too large")
+	errNotAnswer = errors.New("the answer has an unknown kind")
+)
+
+// Bytes encodes a request.
+func (r Request) Bytes() ([]byte, error) {
+	args, err := joined(r.Args)
+	if err != nil {
+		return nil, err
+	}
+	env, err := joined(r.Env)
+	if err != nil {
+		return nil, err
+	}
+	b := message(requestMark, []byte(r.Program), args, env, []byte(r.Dir), r.Event)
+	if len(b) > MaxRequest {
+		return nil, errTooLarge
+	}
+	return b, nil
+}
+
+// ParseRequest decodes a request.
+func ParseRequest(b []byte) (Request, error) {
+	parts, err := split(b, requestMark, 5)
+	if err != nil {
+		return Request{}, err
+	}
+	r := Request{Program: string(parts[0]), Dir: string(parts[3]), Event: parts[4]}
+	if r.Args, err = words(parts[1]); err == nil {
+		r.Env, err = words(parts[2])
+	}
+	return r, err
+}
+
+// Bytes encodes an answer.
+func (a Answer) Bytes() []byte {
+	kind := []byte{0, a.Status}
+	if a.Decline {
+		kind[0] = 1
+	}
+	return message(answerMark, kind, a.Out, a.Err)
+}
+
+// ParseAnswer decodes an answer.
+func ParseAnswer(b []byte) (Answer, error) {
+	parts, err := split(b, answerMark, 3)
+	if err != nil {
+		return Answer{}, err
+	}
+	if kind := parts[0]; len(kind) != 2 || kind[0] > 1 {
+		return Answer{}, errNotAnswer
+	}
+	return Answer{Decline: parts[0][0] == 1, Status: parts[0][1], Out: parts[1], Err: parts[2]}, nil
+}
+
+// message is a mark and its parts, each after its length.
+func message(mark string, parts ...[]byte) []byte {
+	size := len(mark)
+	for _, p := range parts {
+		size += 4 + len(p)
+	}
+	b := append(make([]byte, 0, size), mark...)
+	for _, p := range parts {
+		n := uint32(len(p)) //nolint:gosec // MaxRequest and MaxAnswer are smaller
+		b = append(b, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+		b = append(b, p...)
+	}
+	return b
+}
+
+// split undoes message. Every byte of the message belongs to a part.
+func split(b []byte, mark string, n int) ([][]byte, error) {
+	if len(b) < len(mark) || string(b[:len(mark)]) != mark {
+		return nil, errNotWhole
+	}
+	b = b[len(mark):]
+	parts := make([][]byte, n)
+	for i := range parts {
+		if len(b) < 4 {
+			return nil, errNotWhole
+		}
+		size := int(b[0])<<24 | int(b[1])<<16 | int(b[2])<<8 | int(b[3])
+		if b = b[4:]; size > len(b) {
+			return nil, errNotWhole
+		}
+		parts[i], b = b[:size], b[size:]
+	}
+	if len(b) > 0 {
+		return nil, errNotWhole
+	}
+	return parts, nil
+}
+
+// joined puts a NUL byte behind each word.
+func joined(list []string) ([]byte, error) {
+	var b []byte
+	for _, w := range list {
+		if strings.IndexByte(w, 0) >= 0 {
+			return nil, errWithNUL
+		}
+		b = append(append(b, w...), 0)
+	}
+	return b, nil
+}
+
+// words undoes joined.
+func words(b []byte) ([]string, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	if b[len(b)-1] != 0 {
+		return nil, errNotWhole
+	}
+	return strings.Split(string(b[:len(b)-1]), "\x00"), nil
+}
