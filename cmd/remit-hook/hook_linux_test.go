@@ -182,8 +182,8 @@ func TestTheKeeperAnswers(t *testing.T) {
 func TestABrokenKeeperDecidesNothing(t *testing.T) {
 	answer := hookwire.Answer{Out: []byte("allowed")}.Bytes()
 	for name, reply := range map[string][]byte{
-		"nothing": nil, "half an answer": answer[:len(answer)-3], "more than an answer": append(answer[:len(answer):len(answer)], '!'),
-		"another version": append([]byte("remit said 2"), answer[12:]...), "JSON": []byte(`{"out":""}`), "it declines": hookwire.Answer{Decline: true, Out: []byte("allowed")}.Bytes(),
+		"nothing": nil, "a greeting": []byte(hookwire.Greeting), "half an answer": answer[:len(answer)-3], "more than an answer": append(answer[:len(answer):len(answer)], '!'),
+		"another version": append([]byte("+remit said 2"), answer[13:]...), "JSON": []byte(`{"out":""}`), "it declines": hookwire.Answer{Decline: true, Out: []byte("allowed")}.Bytes(),
 		"an endless answer": bytes.Repeat([]byte("x"), hookwire.MaxAnswer+10),
 	} {
 		for _, read := range []bool{true, false} {

@@ -100,6 +100,9 @@ func receive(conn int, until time.Time) ([]byte, error) {
 	buf := make([]byte, 8<<10)
 	for len(b) <= hookwire.MaxAnswer {
 		left := time.Until(until)
+		if len(b) == 0 {
+			left = hookwire.GreetingTime
+		}
 		if left < time.Millisecond {
 			return nil, errTooLate
 		}

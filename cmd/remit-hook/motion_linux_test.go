@@ -49,10 +49,10 @@ func TestClientsStartOneKeeper(t *testing.T) {
 	}
 }
 
-// A keeper that is killed while it decides leaves the decision to remit hook, and its place to the
-// next keeper.
-func TestAKilledKeeperIsReplaced(t *testing.T) {
-	w := newWorld(t)
+// stopped has a client meet a stopped keeper, which then may be killed. remit hook decides.
+func stopped(t *testing.T, kill bool) (w world, pid int) {
+	t.Helper()
+	w = newWorld(t)
 	w.expect(alone)
 	w.untilListening()
 	w.expect(kept)
@@ -69,19 +69,39 @@ func TestAKilledKeeperIsReplaced(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	if kill {
+		if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := c.Wait(); err != nil || out.String() != alone {
 		t.Errorf("%q, %v", out.String(), err)
 	}
+	return w, st.PID
+}
+
+// No call waits for a stopped keeper.
+func TestAStoppedKeeperIsLeftOut(t *testing.T) {
+	w, pid := stopped(t, false)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(kept)
+	if _, err := keeper.Stop(t.Context(), w.home); err != nil {
+		t.Error(err)
+	}
+}
+
+// A killed keeper leaves its place to the next one.
+func TestAKilledKeeperIsReplaced(t *testing.T) {
+	w, pid := stopped(t, true)
 	for out, _ := w.hook("event"); out != kept; out, _ = w.hook("event") {
 		if out != alone {
 			t.Fatalf("%q", out)
 		}
 	}
 	next, err := keeper.Stop(t.Context(), w.home)
-	if err != nil || next.PID == st.PID {
+	if err != nil || next.PID == pid {
 		t.Errorf("%+v, %v", next, err)
 	}
 }

@@ -71,6 +71,9 @@ func (r Relay) read(ctx context.Context, conn net.Conn) (hookwire.Request, error
 			return hookwire.Request{}, err
 		}
 	}
+	if _, err := io.WriteString(conn, hookwire.Greeting); err != nil {
+		return hookwire.Request{}, err
+	}
 	if err := conn.SetReadDeadline(time.Now().Add(readTime)); err != nil {
 		return hookwire.Request{}, err
 	}
@@ -94,7 +97,7 @@ func (r Relay) answer(ctx context.Context, conn net.Conn, q hookwire.Request) {
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	b := r.Answer(ctx, q).Bytes()
 	if ctx.Err() == nil { // else it comes too late
-		_, _ = conn.Write(b) // an agent that has gone needs no answer
+		_, _ = conn.Write(b[len(hookwire.Greeting):]) // an agent that has gone needs no answer
 	}
 }
 

@@ -39,8 +39,12 @@ type Answer struct {
 // The first bytes of a message. Another form of it has another number.
 const (
 	requestMark = "remit hook 1\n"
-	answerMark  = "remit said 1\n"
+	answerMark  = Greeting + "remit said 1\n"
 )
+
+// Greeting begins an answer. It is sent as soon as the client is admitted, so that the client waits for
+// no process that is stopped or overloaded.
+const Greeting = "+"
 
 var (
 	errNotWhole  = errors.New("the message is not whole, or not of this version of Remit")

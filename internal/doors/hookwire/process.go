@@ -7,6 +7,7 @@ const (
 	DecisionTime = 20 * time.Second // for a decision; agents wait for at least 30 seconds
 	AnswerTime   = DecisionTime + time.Second
 	SendTime     = 2 * time.Second
+	GreetingTime = time.Second // until the greeting comes
 	// RetryTime is how long after its start a client may still run remit hook itself, which has its
 	// own DecisionTime.
 	RetryTime = 5 * time.Second
