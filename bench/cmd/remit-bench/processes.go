@@ -27,7 +27,16 @@ func (b *bench) start(home, dir string, args ...string) (ran, error) {
 
 // startWith is start with a text on standard input.
 func (b *bench) startWith(in, home, dir string, args ...string) (ran, error) {
-	cmd := exec.CommandContext(b.ctx, b.remit, args...)
+	return b.startProgram(b.remit, in, home, dir, args...)
+}
+
+// startHook is startWith for the small program of hooks.
+func (b *bench) startHook(in, home, dir string, args ...string) (ran, error) {
+	return b.startProgram(b.remit+"-hook", in, home, dir, args[1:]...)
+}
+
+func (b *bench) startProgram(program, in, home, dir string, args ...string) (ran, error) {
+	cmd := exec.CommandContext(b.ctx, program, args...)
 	cmd.Dir = dir
 	if in != "" {
 		cmd.Stdin = strings.NewReader(in)
@@ -43,7 +52,7 @@ func (b *bench) startWith(in, home, dir string, args ...string) (ran, error) {
 	err := cmd.Wait()
 	r := ran{took: time.Since(began), rss: watch(), out: out.Bytes()}
 	if err != nil {
-		return r, fmt.Errorf("remit %v: %w\n%s%s", args, err, clip(out.Bytes()), clip(errs.Bytes()))
+		return r, fmt.Errorf("%s %v: %w\n%s%s", program, args, err, clip(out.Bytes()), clip(errs.Bytes()))
 	}
 	return r, nil
 }
@@ -188,11 +197,66 @@ func (b *bench) hooks(dir, home string) error {
 	x := float64(stat.Median(long)) / float64(stat.Median(short))
 	b.table.add(fmt.Sprintf("`remit hook` in a session of %d calls, beside its first call", longSession), "≤ 1.25 ×",
 		fmt.Sprintf("%.2f × (%s beside %s)", x, ms(stat.Median(long)), ms(stat.Median(short))), x <= 1.25)
-	return b.hooksTogether(dir, home, args)
+	all, err := b.together(func(n, i int) (time.Duration, error) {
+		r, err := b.startWith(hookEvent(dir, fmt.Sprintf("together-%d", n), i), home, dir, args...)
+		return r.took, err
+	})
+	if err != nil {
+		return err
+	}
+	p99 := stat.Quantile(all, 0.99)
+	b.table.add(fmt.Sprintf("`remit hook`, %d at once, p99", hooksAtOnce), "≤ 40 ms", fmt.Sprintf("%s (p50 %s)", ms(p99), ms(stat.Median(all))), p99 <= 40*time.Millisecond)
+	return b.keptTogether(dir, home, args)
 }
 
-// hooksTogether measures hooks of as many sessions at once.
-func (b *bench) hooksTogether(dir, home string, args []string) error {
+// keptTogether measures as many clients of one keeper at once, beside as many processes that do nothing.
+func (b *bench) keptTogether(dir, home string, args []string) error {
+	stop, err := b.keeper(home, dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	own, err := b.together(func(n, i int) (time.Duration, error) {
+		r, err := b.startHook(hookEvent(dir, fmt.Sprintf("kept-%d", n), i), home, dir, args...)
+		return r.took, err
+	})
+	if err != nil {
+		return err
+	}
+	other, err := b.together(func(int, int) (time.Duration, error) {
+		r, err := b.startProgram(filepath.Join(dir, "hello"), "", home, dir)
+		return r.took, err
+	})
+	if err != nil {
+		return err
+	}
+	x := float64(stat.Quantile(own, 0.99)) / float64(stat.Quantile(other, 0.99))
+	b.table.add(fmt.Sprintf("`remit-hook` with a keeper, %d at once, p99, beside as many Go hello worlds", hooksAtOnce), "≤ 3 ×",
+		fmt.Sprintf("%.1f × (%s beside %s; p50 %s beside %s)", x, ms(stat.Quantile(own, 0.99)), ms(stat.Quantile(other, 0.99)), ms(stat.Median(own)), ms(stat.Median(other))), x <= 3)
+	return nil
+}
+
+// keeper starts the keeper of a home. The function that it returns ends it.
+func (b *bench) keeper(home, dir string) (stop func(), err error) {
+	cmd := exec.CommandContext(b.ctx, b.remit, "keeper", "--home", home)
+	cmd.Env = []string{"HOME=" + home, "PATH=/usr/bin:/bin"}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	for tries := 0; ; tries++ {
+		if _, err = b.start(home, dir, "keeper", "status"); err == nil || tries == 100 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait() // it only served
+	}, err
+}
+
+// together does something hookRounds times in each of hooksAtOnce loops at once.
+func (b *bench) together(one func(n, i int) (time.Duration, error)) ([]time.Duration, error) {
 	type result struct {
 		took []time.Duration
 		err  error
@@ -202,9 +266,9 @@ func (b *bench) hooksTogether(dir, home string, args []string) error {
 		go func() {
 			var r result
 			for i := 0; i < hookRounds && r.err == nil; i++ {
-				var one ran
-				one, r.err = b.startWith(hookEvent(dir, fmt.Sprintf("together-%d", n), i), home, dir, args...)
-				r.took = append(r.took, one.took)
+				var took time.Duration
+				took, r.err = one(n, i)
+				r.took = append(r.took, took)
 			}
 			results <- r
 		}()
@@ -215,12 +279,7 @@ func (b *bench) hooksTogether(dir, home string, args []string) error {
 		r := <-results
 		all, failed = append(all, r.took...), errors.Join(failed, r.err)
 	}
-	if failed != nil {
-		return failed
-	}
-	p99 := stat.Quantile(all, 0.99)
-	b.table.add(fmt.Sprintf("`remit hook`, %d at once, p99", hooksAtOnce), "≤ 40 ms", fmt.Sprintf("%s (p50 %s)", ms(p99), ms(stat.Median(all))), p99 <= 40*time.Millisecond)
-	return nil
+	return all, failed
 }
 
 const execPolicy = `version: 1
@@ -249,18 +308,26 @@ func (b *bench) starts(dir, home string, plan []string) error {
 	if out, err := exec.CommandContext(b.ctx, "go", "build", "-ldflags=-s -w", "-o", hello, filepath.Join(dir, "hello.go")).CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, clip(out))
 	}
+	none, hook := func(int) string { return "" }, []string{"hook", "claude", "-p", "policy.yaml", "-w", dir}
 	rows := []struct {
 		what, peer string
 		bar        float64
+		start      func(in, home, dir string, args ...string) (ran, error)
 		args       []string
-		in         string
+		in         func(round int) string
 	}{
-		{"`remit version`", "hello", 3, []string{"version"}, ""},
-		{"`remit policy explain`", "hello", 5, []string{"policy", "explain", "policy.yaml", "fs.read", "path=a.txt"}, ""},
-		{"`remit hook`", "hello", 5, []string{"hook", "claude", "-p", "policy.yaml", "-w", dir}, hookEvent(dir, "bench", 1)},
-		{"3-step plan", "hello", 10, plan, ""},
-		{"`remit exec -- true`", "bwrap", 3, []string{"exec", "-p", "exec.yaml", "--", "true"}, ""},
+		{"`remit version`", "hello", 3, b.startWith, []string{"version"}, none},
+		{"`remit policy explain`", "hello", 5, b.startWith, []string{"policy", "explain", "policy.yaml", "fs.read", "path=a.txt"}, none},
+		{"`remit hook`", "hello", 5, b.startWith, hook, func(n int) string { return hookEvent(dir, "bench", n) }},
+		{"`remit-hook` with a keeper", "hello", 2.5, b.startHook, hook, func(n int) string { return hookEvent(dir, "kept", n) }},
+		{"3-step plan", "hello", 10, b.startWith, plan, none},
+		{"`remit exec -- true`", "bwrap", 3, b.startWith, []string{"exec", "-p", "exec.yaml", "--", "true"}, none},
 	}
+	stop, err := b.keeper(home, dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	peers := map[string][]string{"hello": {hello}}
 	names := map[string]string{"hello": "a Go hello world", "bwrap": "bubblewrap"}
 	if bwrap, err := exec.LookPath("bwrap"); err == nil {
@@ -273,8 +340,8 @@ func (b *bench) starts(dir, home string, plan []string) error {
 			continue
 		}
 		var own, other []time.Duration
-		for range processRounds {
-			r, err := b.startWith(row.in, home, dir, row.args...)
+		for n := range processRounds {
+			r, err := row.start(row.in(n), home, dir, row.args...)
 			if err != nil {
 				return err
 			}
@@ -285,7 +352,7 @@ func (b *bench) starts(dir, home string, plan []string) error {
 			own, other = append(own, r.took), append(other, time.Since(began))
 		}
 		x := float64(stat.Median(own)) / float64(stat.Median(other))
-		b.table.add(row.what+", whole process, beside "+names[row.peer], fmt.Sprintf("≤ %.0f ×", row.bar),
+		b.table.add(row.what+", whole process, beside "+names[row.peer], fmt.Sprintf("≤ %g ×", row.bar),
 			fmt.Sprintf("%.1f × (%s beside %s)", x, ms(stat.Median(own)), ms(stat.Median(other))), x <= row.bar)
 	}
 	return nil
