@@ -24,7 +24,7 @@ func (a *App) clientsOf() *clients.Clients {
 	if err != nil {
 		exe = "" // an installation says so
 	}
-	return &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Run: runLine}
+	return &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Hook: clients.HookBeside(exe), Run: runLine}
 }
 
 // SetupRequest says how to set up a workspace.

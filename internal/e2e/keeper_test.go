@@ -132,6 +132,35 @@ func TestTheKeeperIsNeverStale(t *testing.T) {
 	}
 }
 
+// What is installed in an agent is remit-hook, and its proof starts the keeper.
+func TestTheInstalledHookHasAKeeper(t *testing.T) {
+	w := newWorld(t).durability("process")
+	w.write("remit.yaml", "version: 1\nname: p\nfiles: {read: {allow: ['*.md']}}\ncommands: {allow: ['true']}\n")
+	w.must(0, "policy", "trust")
+	w.must(0, "agents", "install", "claude")
+	b, err := os.ReadFile(filepath.Join(w.workspace, ".claude", "settings.local.json"))
+	if err != nil || !strings.Contains(string(b), binary+"-hook claude --home ") {
+		t.Errorf("%v: %s", err, b)
+	}
+	if runtime.GOOS == "linux" {
+		w.must(0, "keeper", "stop")
+	}
+}
+
+// In the sandbox of an agent, remit-hook reaches the process outside and no keeper. What its command line
+// says besides the agent does not count there.
+func TestTheHookInASandboxIsAnsweredOutside(t *testing.T) {
+	w := newWorld(t).durability("process")
+	event := `{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Read","tool_use_id":"t1","tool_input":{"file_path":"` + filepath.Join(w.workspace, "a") + `"},"cwd":"` + w.workspace + `"}`
+	out := w.must(0, "exec", "--agent", "claude", "--", "sh", "-c", "printf %s '"+event+"' | "+binary+"-hook claude --home /nowhere -w /nowhere -p /nowhere --confine")
+	if !strings.Contains(out, `"permissionDecision":"allow"`) {
+		t.Error(out)
+	}
+	if r := w.remit("keeper", "status"); r.status == 0 {
+		t.Error("a keeper was started from the sandbox")
+	}
+}
+
 // A ledger that was replaced gets the next call, and its own keeper.
 func TestTheKeeperLeavesAReplacedLedger(t *testing.T) {
 	w := newWorld(t).durability("process")

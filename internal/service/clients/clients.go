@@ -4,6 +4,7 @@
 package clients
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,6 +25,7 @@ type Clients struct {
 	Home *home.Home
 	Root string // where managed configuration begins: /
 	Exe  string // the path of this program; "": not known
+	Hook string // the path of its small program for hooks; "": remit hook is the hook
 
 	// Run runs a command line by /bin/sh in a folder, with an input.
 	Run func(ctx context.Context, line, dir string, input []byte) (Ran, error)
@@ -220,7 +222,11 @@ func (s *Clients) command(q Request, confine bool) (string, error) {
 	if err := s.checkExe(q.Folder); err != nil {
 		return "", err
 	}
-	words := []string{s.Exe, "hook", q.Agent, "--home", s.Home.Dir}
+	words := []string{s.Exe, "hook"}
+	if s.Hook != "" {
+		words = []string{s.Hook}
+	}
+	words = append(words, q.Agent, "--home", s.Home.Dir)
 	if confine {
 		words = append(words, "--confine")
 	}
@@ -235,6 +241,15 @@ func (s *Clients) command(q Request, confine bool) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
+// HookBeside returns the path of remit-hook in the folder of the program remit; "": it is not there.
+func HookBeside(exe string) string {
+	at := filepath.Join(filepath.Dir(exe), "remit-hook")
+	if st, err := os.Stat(at); exe == "" || err != nil || !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
+		return ""
+	}
+	return at
+}
+
 // checkExe refuses a program that the agent, or another user, could replace.
 func (s *Clients) checkExe(folder string) error {
 	if s.Exe == "" {
@@ -244,7 +259,7 @@ func (s *Clients) checkExe(folder string) error {
 	if in, err := filepath.Rel(folder, s.Exe); err == nil && filepath.IsLocal(in) {
 		return fault.New(fault.Usage, "this program is %s, in the workspace: the agent could replace it", s.Exe).WithHint("%s", hint)
 	}
-	for _, at := range []string{s.Exe, filepath.Dir(s.Exe)} {
+	for _, at := range []string{s.Exe, filepath.Dir(s.Exe), cmp.Or(s.Hook, s.Exe)} {
 		st, err := os.Stat(at)
 		if err != nil {
 			return fault.Wrap(fault.Usage, err, "this program cannot be found at %s", s.Exe).WithHint("%s", hint)

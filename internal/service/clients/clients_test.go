@@ -2,6 +2,7 @@ package clients_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,6 +68,28 @@ func (d *desk) write(name, text string) string {
 func (d *desk) install(agent string, scope clients.Scope) (clients.Installed, error) {
 	one, _, err := d.Install(clients.Request{Agent: agent, Scope: scope, Folder: d.project})
 	return one, err
+}
+
+// Agents start the small program where it is installed, can run, and nobody else can replace it.
+func TestTheSmallProgramIsTheHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode fs.FileMode // 0: there is none
+		want string      // how the command line begins, after the folder; "": it is refused
+	}{
+		"not there": {0, "remit hook claude "}, "no program": {0o644, "remit hook claude "}, "a program": {0o755, "remit-hook claude "}, "one that all can write": {0o757, ""},
+	} {
+		d := newDesk(t)
+		if hook := d.Exe + "-hook"; c.mode != 0 {
+			if err := errors.Join(os.WriteFile(hook, nil, 0o755), os.Chmod(hook, c.mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.Hook = clients.HookBeside(d.Exe)
+		one, err := d.install("claude", clients.Project)
+		if (err == nil) != (c.want != "") || err == nil && !strings.HasPrefix(one.Command, filepath.Join(filepath.Dir(d.Exe), c.want)) {
+			t.Errorf("%s: %q, %v", name, one.Command, err)
+		}
+	}
 }
 
 // all gives the files and folders below a folder.

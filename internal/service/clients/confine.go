@@ -48,6 +48,9 @@ func (s *Clients) Confine(name, program, workspace string) (Confined, error) {
 	if s.Exe != "" { // the hooks of the agent start it
 		add.Read = append(add.Read, home.RealPath(s.Exe))
 	}
+	if s.Hook != "" {
+		add.Read = append(add.Read, home.RealPath(s.Hook))
+	}
 	add.Read = slices.DeleteFunc(add.Read, func(p string) bool { return strings.ContainsAny(strings.TrimSuffix(p, "/**"), "*?[]{}\\") })
 	if out.Policy, err = policy.Parse("ready policy "+name, []byte(a.With(add))); err != nil {
 		return out, err

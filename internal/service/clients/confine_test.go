@@ -40,6 +40,7 @@ func (d *desk) put(file, text string, mode os.FileMode) {
 // place of settings is gone at the next start; a login that it made is not.
 func TestConfinedHome(t *testing.T) {
 	d := newDesk(t)
+	d.Hook = d.Exe + "-hook"
 	login, settings := filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), filepath.Join(d.Home.UserHome, ".claude/settings.json")
 	d.put(login, "login", 0o600)
 	d.put(settings, "settings", 0o600)
@@ -79,6 +80,7 @@ func TestConfinedHome(t *testing.T) {
 		own("history.jsonl"):                   {policy.Allow, policy.Allow},
 		filepath.Join(d.Home.Dir, "ledger.db"): {policy.Deny, policy.Deny},
 		d.Exe:                                  {policy.Allow, policy.Deny},
+		d.Hook:                                 {policy.Allow, policy.Deny},
 	} {
 		if r, w := d.decide(c, file); r != want[0] || w != want[1] {
 			t.Errorf("%s: %v to read, %v to write", file, r, w)
