@@ -66,7 +66,7 @@ func (r *canonicalReader) field(e *Event, key uint64) {
 	case 16:
 		e.Commit = r.nonEmpty()
 	case 17:
-		e.Approved = r.yes()
+		e.Approved = r.readTrue()
 	case 18:
 		e.Line = uint32(r.number(math.MaxUint32))
 	default:
@@ -200,8 +200,8 @@ func (r *canonicalReader) text() string {
 	return string(b)
 }
 
-// yes reads the value true.
-func (r *canonicalReader) yes() bool {
+// readTrue reads the value true.
+func (r *canonicalReader) readTrue() bool {
 	if len(r.rest) == 0 || r.rest[0] != cborTrue {
 		r.failed = true
 		return false

@@ -79,8 +79,8 @@ func (p *printer) span(ms float64) string {
 	return span(ms)
 }
 
-// short makes untrusted text safe and cuts it to the width left.
-func (p *printer) short(s string, most int) string {
+// shorten makes untrusted text safe and cuts it to the width left.
+func (p *printer) shorten(s string, most int) string {
 	if len(s) > 8*most {
 		s = strings.ToValidUTF8(s[:8*most], "") + "…" // cut before looking at all of it
 	}
@@ -102,7 +102,7 @@ func (p *printer) header() {
 	if name == "" {
 		name = "run"
 	}
-	p.line(p.paint(bold, p.short(name, p.o.Width-20)), "  ", p.status(r.Status))
+	p.line(p.paint(bold, p.shorten(name, p.o.Width-20)), "  ", p.status(r.Status))
 	about := []string{"run " + r.ID}
 	if r.ReplayOf != "" {
 		about = append(about, "replay of "+r.ReplayOf)
@@ -110,11 +110,11 @@ func (p *printer) header() {
 	p.line(strings.Join(about, dot))
 	about = []string{"mode " + r.Mode, r.StartedAt.Format("2006-01-02 15:04:05 MST"), p.span(p.rep.Summary.TotalDurationMS)}
 	if r.Principal != "" {
-		about = append(about, p.short(r.Principal, 40))
+		about = append(about, p.shorten(r.Principal, 40))
 	}
 	p.line(strings.Join(about, dot))
 	for _, pol := range p.rep.Policy {
-		p.line("policy ", p.short(place(pol.Name, pol.File, 0), p.o.Width-8))
+		p.line("policy ", p.shorten(place(pol.Name, pol.File, 0), p.o.Width-8))
 	}
 	if p.rep.Record != nil {
 		p.line(p.rep.Record.String())
@@ -123,7 +123,7 @@ func (p *printer) header() {
 		p.line(unverified)
 	}
 	if r.Client != "" {
-		p.line("calls carried out by ", p.short(r.Client, 40), "; Remit decided them, and did not see how they ended")
+		p.line("calls carried out by ", p.shorten(r.Client, 40), "; Remit decided them, and did not see how they ended")
 	}
 	if len(p.rep.Policy) == 0 {
 		p.line("policy none")
@@ -132,10 +132,10 @@ func (p *printer) header() {
 		p.line(r.Phase, " only: calls with side effects are refused")
 	}
 	if r.Frozen != "" {
-		p.line("frozen plan ", p.short(r.Frozen, p.o.Width-12))
+		p.line("frozen plan ", p.shorten(r.Frozen, p.o.Width-12))
 	}
 	if r.Workspace != "" {
-		p.line("workspace ", p.short(r.Workspace, p.o.Width-10))
+		p.line("workspace ", p.shorten(r.Workspace, p.o.Width-10))
 	}
 }
 
@@ -168,12 +168,12 @@ func (p *printer) timeline() {
 		i := iconOf(s.Status)
 		p.line(pad(strconv.Itoa(s.Index), index), " ",
 			p.paint(i.color, pad(p.pick(i.sign, i.ascii)+" "+s.Status, statusWidth)), " ",
-			pad(p.short(s.Tool, name), name), " ",
-			pad(p.short(p.about(s), about), about), " ",
+			pad(p.shorten(s.Tool, name), name), " ",
+			pad(p.shorten(p.about(s), about), about), " ",
 			strings.Repeat(" ", max(0, timeWidth-columns(p.span(s.DurationMS)))), p.span(s.DurationMS), " ",
 			p.paint(faint, p.bar(s, bar)))
 		if s.Error != nil && s.Status != tool.StatusDenied.String() {
-			p.line(strings.Repeat(" ", index+1), p.paint(i.color, s.Error.Code), " ", p.short(s.Error.Message, p.o.Width-index-8))
+			p.line(strings.Repeat(" ", index+1), p.paint(i.color, s.Error.Code), " ", p.shorten(s.Error.Message, p.o.Width-index-8))
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (p *printer) commitments() {
 		if !c.Met {
 			i, word = iconOf(tool.Failed.String()), "not met"
 		}
-		p.line("  ", p.paint(i.color, pad(p.pick(i.sign, i.ascii)+" "+word, 9)), " ", p.short(c.Text, p.o.Width-20), "  step ", strconv.Itoa(c.Step))
+		p.line("  ", p.paint(i.color, pad(p.pick(i.sign, i.ascii)+" "+word, 9)), " ", p.shorten(c.Text, p.o.Width-20), "  step ", strconv.Itoa(c.Step))
 	}
 }
 
@@ -232,21 +232,21 @@ func (p *printer) denials() {
 			first = false
 		}
 		i := iconOf(s.Status)
-		p.line(p.paint(i.color, p.pick(i.sign, i.ascii)), " ", strconv.Itoa(s.Index), " ", p.short(s.Tool, 40), " ", p.short(subject(s), p.o.Width-30))
+		p.line(p.paint(i.color, p.pick(i.sign, i.ascii)), " ", strconv.Itoa(s.Index), " ", p.shorten(s.Tool, 40), " ", p.shorten(subject(s), p.o.Width-30))
 		if n := len(s.Args.JSON); n > 0 && s.Decision.Effect == policy.Ask.String() {
 			p.line(fmt.Sprintf("    arguments of %d bytes, sha256 %x", n, sha256.Sum256(s.Args.JSON)))
 			p.line("      all of them: remit show ", p.rep.Run.ID, " --step ", strconv.Itoa(s.Index))
 		}
 		for _, x := range refusalsOf(s) {
-			p.line("    ", p.short(verb(x.Effect)+" by "+x.Rule, p.o.Width-4))
+			p.line("    ", p.shorten(verb(x.Effect)+" by "+x.Rule, p.o.Width-4))
 			if at := place(x.Policy, x.File, x.Line); at != "" {
-				p.line("      in ", p.short(at, p.o.Width-9))
+				p.line("      in ", p.shorten(at, p.o.Width-9))
 			}
 			if x.Action != "" {
-				p.line("      for ", p.short(x.Action, p.o.Width-10))
+				p.line("      for ", p.shorten(x.Action, p.o.Width-10))
 			}
 			if x.Reason != "" {
-				p.line("      ", p.short(x.Reason, 4*p.o.Width))
+				p.line("      ", p.shorten(x.Reason, 4*p.o.Width))
 			}
 		}
 	}
@@ -263,11 +263,11 @@ func (p *printer) attempts() {
 			continue
 		}
 		i := iconOf(tool.StatusDenied.String())
-		p.line(p.paint(i.color, p.pick(i.sign, i.ascii)), " ", strconv.Itoa(s.Index), " ", p.short(s.Tool, 40), " ", p.short(subject(s), p.o.Width-30))
+		p.line(p.paint(i.color, p.pick(i.sign, i.ascii)), " ", strconv.Itoa(s.Index), " ", p.shorten(s.Tool, 40), " ", p.shorten(subject(s), p.o.Width-30))
 		for _, x := range s.SideEffects.Refused {
-			p.line("    ", p.short(x.Action+times(x.Count), p.o.Width-4))
-			p.line("      denied by ", p.short(x.Rule, p.o.Width-16))
-			p.line("      ", p.short(x.Reason, 4*p.o.Width))
+			p.line("    ", p.shorten(x.Action+times(x.Count), p.o.Width-4))
+			p.line("      denied by ", p.shorten(x.Rule, p.o.Width-16))
+			p.line("      ", p.shorten(x.Reason, 4*p.o.Width))
 		}
 		if n := s.SideEffects.RefusedMore; n > 0 {
 			p.line("    and ", strconv.Itoa(n), " more")
@@ -334,7 +334,7 @@ func (p *printer) resources() {
 		}
 		p.title(g.Title + " (" + strconv.Itoa(len(g.List)) + ")")
 		for _, s := range g.List[:min(len(g.List), listMost)] {
-			p.line("  ", p.short(s, p.o.Width-2))
+			p.line("  ", p.shorten(s, p.o.Width-2))
 		}
 		if more := len(g.List) - listMost; more > 0 {
 			p.line("  and ", strconv.Itoa(more), " more")

@@ -74,7 +74,7 @@ func (m *Metrics) Counter(name, help string, labels ...string) Counter {
 // Add counts n more. There is a value for each label.
 func (c Counter) Add(n int64, values ...string) {
 	if n > 0 {
-		c.f.of(values).count.Add(n)
+		c.f.seriesOf(values).count.Add(n)
 	}
 }
 
@@ -87,7 +87,7 @@ func (m *Metrics) Gauge(name, help string, labels ...string) Gauge {
 }
 
 // Add changes the gauge by n.
-func (g Gauge) Add(n int64, values ...string) { g.f.of(values).count.Add(n) }
+func (g Gauge) Add(n int64, values ...string) { g.f.seriesOf(values).count.Add(n) }
 
 // Func makes a gauge whose number is looked up when it is asked for.
 func (m *Metrics) Func(name, help string, read func() float64) {
@@ -115,7 +115,7 @@ func (m *Metrics) Histogram(name, help string, labels ...string) Histogram {
 
 // Observe counts one duration.
 func (h Histogram) Observe(d time.Duration, values ...string) {
-	s := h.f.of(values)
+	s := h.f.seriesOf(values)
 	s.count.Add(1)
 	s.sum.Add(int64(d))
 	if i, _ := slices.BinarySearch(h.f.bounds, d.Seconds()); i < len(s.buckets) {
@@ -123,8 +123,8 @@ func (h Histogram) Observe(d time.Duration, values ...string) {
 	}
 }
 
-// of gives the series of some label values.
-func (f *family) of(values []string) *series {
+// seriesOf gives the series of some label values.
+func (f *family) seriesOf(values []string) *series {
 	key := strings.Join(values, "\xff")
 	f.mu.RLock()
 	s := f.series[key]

@@ -47,7 +47,7 @@ func (d database) settle(ctx context.Context) (was settled, err error) {
 	was, t, err := d.settleLocked(ctx)
 	if errors.Is(err, sql.ErrNoRows) { // the reason may take long: no lock is held
 		d.endFor(t, d.whyRemoved(ctx))
-		err = t.over()
+		err = t.endReason()
 	}
 	return was, err
 }
@@ -73,7 +73,7 @@ func (d database) settleLocked(ctx context.Context) (was settled, t *stay, err e
 		return was, t, err
 	case was.number < d.synced.Load():
 		d.endFor(t, d.errLacksDurable())
-		return was, t, t.over()
+		return was, t, t.endReason()
 	}
 	if known := d.number.Load(); was.number < known {
 		d.gone = append(d.gone, span{was.number, known})
@@ -146,7 +146,7 @@ func (d database) present(ctx context.Context, ask func(id uuid.UUID, number *in
 		if ok, rerr := d.renew(ctx, t); rerr == nil && !ok {
 			d.endFor(t, d.whyRemoved(ctx))
 		}
-		return cmp.Or(t.over(), errRemoved())
+		return cmp.Or(t.endReason(), errRemoved())
 	}
 	return err
 }

@@ -133,7 +133,7 @@ func (s *Store) clock() int64 { return int64(time.Since(s.born)) }
 // has joined anew has another lost.
 func (s *Store) HoldsLease() (lost <-chan struct{}, err error) {
 	t := s.stay.Load()
-	if err := t.over(); err != nil {
+	if err := t.endReason(); err != nil {
 		return t.held.Done(), err
 	}
 	if !s.readOnly && s.clock() > t.until.Load() {
@@ -142,8 +142,8 @@ func (s *Store) HoldsLease() (lost <-chan struct{}, err error) {
 	return t.held.Done(), err
 }
 
-// over is why a stay is over; nil: it is not known to be.
-func (t *stay) over() error {
+// endReason is why a stay is over; nil: it is not known to be.
+func (t *stay) endReason() error {
 	if t.held.Err() == nil {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (t *stay) over() error {
 // LeaseLeft tells how long this node may act without renewing its lease; 0: it may not.
 func (s *Store) LeaseLeft() time.Duration {
 	t := s.stay.Load()
-	if t.over() != nil {
+	if t.endReason() != nil {
 		return 0
 	}
 	return max(0, time.Duration(t.until.Load()-s.clock()))
@@ -212,7 +212,7 @@ func (d database) Leased(ctx context.Context) (context.Context, context.CancelFu
 func (s *Store) beat(ctx context.Context) {
 	for wait := s.lease / 4; pause.For(ctx, wait) == nil && s.dead.Err() == nil; {
 		wait = s.lease / 20
-		if t := s.stay.Load(); t.over() != nil {
+		if t := s.stay.Load(); t.endReason() != nil {
 			s.comeBack(ctx, t)
 		} else if s.keep(ctx, t) {
 			wait = s.lease / 4
@@ -299,7 +299,7 @@ func (s *Store) leave() error {
 	t := s.stay.Load()
 	_, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE id = $1", t.id)
 	s.unlock(t)
-	if t.over() != nil {
+	if t.endReason() != nil {
 		return nil
 	}
 	return err

@@ -283,7 +283,7 @@ func (d database) Failed(err error) bool {
 
 // Turn implements tables.Database. Nodes do not take turns.
 func (d database) Turn() (release func(), err error) {
-	return func() {}, d.stay.Load().over()
+	return func() {}, d.stay.Load().endReason()
 }
 
 // HoldOwner implements tables.Database. A node is a member from the beginning.
@@ -309,7 +309,7 @@ func (d database) Scrub(ctx context.Context) (left []string, err error) {
 
 // Close implements tables.Database.
 func (d database) Close() error {
-	if err := d.conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) && d.stay.Load().over() == nil {
+	if err := d.conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) && d.stay.Load().endReason() == nil {
 		return err
 	}
 	return nil

@@ -92,7 +92,7 @@ func (s *Store) LeaveTurn(ctx context.Context, session uuid.UUID, epoch int64, r
 
 func (s *Store) changeTurn(ctx context.Context, statement string, session uuid.UUID, epoch int64, more ...any) error {
 	return s.turnsDo(ctx, func(ctx context.Context) error {
-		if err := s.stay.Load().over(); err != nil {
+		if err := s.stay.Load().endReason(); err != nil {
 			return err
 		}
 		_, err := s.durable.ExecContext(ctx, statement, append([]any{session[:], s.me(), epoch}, more...)...)

@@ -186,7 +186,7 @@ func (s *Store) submit(ctx context.Context, r *request) error {
 // commit.
 func (s *Store) submitOnce(ctx context.Context, r *request) error {
 	defer s.callers.Add(-1)
-	if s.callers.Add(1) == 1 && s.w.alone(r) {
+	if s.callers.Add(1) == 1 && s.w.writeAlone(r) {
 		<-r.done // a shared database answers later
 		return r.err
 	}

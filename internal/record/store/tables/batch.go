@@ -58,7 +58,7 @@ func (w *writer) readEnding(ctx context.Context, r *request) error {
 		if e.Kind != ledger.RunFinished || int64(e.Run) > w.size {
 			continue
 		}
-		if _, err := w.whole(ctx, e.Run); err != nil {
+		if _, err := w.wholeRun(ctx, e.Run); err != nil {
 			return err
 		}
 	}
@@ -112,8 +112,8 @@ func (w *writer) run(ctx context.Context, run ledger.Seq) (*ledger.Progress, err
 	return w.load(ctx, run, w.resume)
 }
 
-// whole returns the state of a run with all its calls.
-func (w *writer) whole(ctx context.Context, run ledger.Seq) (*ledger.Progress, error) {
+// wholeRun returns the state of a run with all its calls.
+func (w *writer) wholeRun(ctx context.Context, run ledger.Seq) (*ledger.Progress, error) {
 	if p := w.runs[run]; p != nil && !p.Resumed() {
 		return p, nil
 	}

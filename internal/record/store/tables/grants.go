@@ -161,7 +161,7 @@ func (s *Store) selectGrants(ctx context.Context, rest string, args ...any) ([]s
 	if s.format < SealedFormat {
 		return nil, nil
 	}
-	all, err := s.told(ctx, tableGrants, 3, "SELECT g.id, g.parent, g.holder, g.seq, g.mac"+toldColumns+" FROM grants g JOIN "+EventsAndPayloads+" e ON e.seq = g.seq WHERE "+rest, args...)
+	all, err := s.readTold(ctx, tableGrants, 3, "SELECT g.id, g.parent, g.holder, g.seq, g.mac"+toldColumns+" FROM grants g JOIN "+EventsAndPayloads+" e ON e.seq = g.seq WHERE "+rest, args...)
 	out := make([]store.GrantRecord, len(all))
 	for i := range all {
 		if err == nil {

@@ -110,7 +110,7 @@ func (s *Store) Messages(ctx context.Context, session uuid.UUID, from int, rever
 				return
 			}
 			if len(page) == mostMessages { // a caller that reads this many will read more, so the next page is read ahead
-				p.ahead(ctx)
+				p.readAhead(ctx)
 			}
 			for i := range page {
 				if !yield(page[i], nil) {
@@ -155,8 +155,8 @@ func (p *pages) turn() func(context.Context) ([]store.MessageRecord, error) {
 	}
 }
 
-// ahead begins to read the next page, if there is one.
-func (p *pages) ahead(ctx context.Context) {
+// readAhead begins to read the next page, if there is one.
+func (p *pages) readAhead(ctx context.Context) {
 	if !p.more() {
 		return
 	}

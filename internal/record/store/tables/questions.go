@@ -348,7 +348,7 @@ func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) (
 	if s.format < SealedFormat {
 		return nil, nil, nil
 	}
-	all, err := s.told(ctx, tableQuestions, questionSeq, selectQuestion+rest, args...)
+	all, err := s.readTold(ctx, tableQuestions, questionSeq, selectQuestion+rest, args...)
 	out := make([]store.Approval, len(all))
 	for i := range all {
 		if err == nil {

@@ -437,7 +437,7 @@ func (k *Keys) tokenCipher() cipher.AEAD {
 // QueuedTask implements store.Queue.
 func (s *Store) QueuedTask(ctx context.Context, id uuid.UUID) (store.Task, error) {
 	var t store.Task
-	all, err := s.told(ctx, tableQueue, queueSeq, selectQueuedEvent+"q.id = ?", id[:])
+	all, err := s.readTold(ctx, tableQueue, queueSeq, selectQueuedEvent+"q.id = ?", id[:])
 	if err == nil && len(all) == 0 {
 		err = fault.New(fault.RunUnknown, "no queued run has the ID %s", id)
 	}

@@ -82,8 +82,8 @@ func (c *claims) drop(r store.RequestRecord, token *store.RequestRecord) {
 	}
 }
 
-// held reports whether this process carries the request out, under the same claim.
-func (c *claims) held(r store.RequestRecord) bool {
+// holdsClaim reports whether this process carries the request out, under the same claim.
+func (c *claims) holdsClaim(r store.RequestRecord) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	token := c.all[claimOf(r)]
@@ -196,7 +196,7 @@ func (w *writer) oldRequests(ctx context.Context, holder string, now, most int64
 // leftRequest looks at a request that has no answer. It is RequestClaimed if another one may
 // replace it: nothing carries it out any more, and it had no effect.
 func (s *Store) leftRequest(ctx context.Context, r store.RequestRecord) (store.RequestState, error) {
-	alive := s.claims.held(r)
+	alive := s.claims.holdsClaim(r)
 	switch {
 	case r.Owner == uuid.Nil:
 		return store.RequestBegun, nil

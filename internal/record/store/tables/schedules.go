@@ -122,7 +122,7 @@ func (s *Store) Schedules(ctx context.Context) ([]store.Schedule, error) {
 	if s.format < QueueFormat {
 		return nil, nil
 	}
-	all, err := s.told(ctx, tableSchedules, scheduleSeq, selectSchedules+" ORDER BY c.name")
+	all, err := s.readTold(ctx, tableSchedules, scheduleSeq, selectSchedules+" ORDER BY c.name")
 	out := make([]store.Schedule, len(all))
 	for i := range all {
 		if err == nil {

@@ -438,10 +438,10 @@ type toldRow struct {
 	raw rawEvent
 }
 
-// told reads rows of a sealed table with their events, whose seq is in a column
+// readTold reads rows of a sealed table with their events, whose seq is in a column
 // of t: the query gives t's columns and mac, then toldColumns. Events are
 // decoded later, when the connection is free again: blobs need one too.
-func (s *Store) told(ctx context.Context, t *sealedTable, seq int, query string, args ...any) ([]toldRow, error) {
+func (s *Store) readTold(ctx context.Context, t *sealedTable, seq int, query string, args ...any) ([]toldRow, error) {
 	var all []toldRow
 	tags := newTagger(s.keys)
 	err := each(ctx, s.read, query, func(rows *sql.Rows) error {

@@ -248,7 +248,7 @@ func (s *Store) selectAgents(ctx context.Context, rest string, args ...any) ([]s
 		return nil, nil
 	}
 	all, err := s.present(ctx, &s.agents, func() ([]toldRow, error) {
-		return s.told(ctx, tableAgents, agentSeq, selectAgent+rest, args...)
+		return s.readTold(ctx, tableAgents, agentSeq, selectAgent+rest, args...)
 	})
 	out := make([]store.AgentRecord, len(all))
 	for i := range all {
@@ -275,7 +275,7 @@ func (s *Store) selectSessions(ctx context.Context, rest string, args ...any) ([
 	if s.format < agentsFormat {
 		return nil, nil
 	}
-	all, err := s.told(ctx, tableSessions, sessionSeq, selectSession+rest, args...)
+	all, err := s.readTold(ctx, tableSessions, sessionSeq, selectSession+rest, args...)
 	out := make([]store.SessionRecord, len(all))
 	for i := range all {
 		if err != nil {

@@ -149,7 +149,7 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 
 // tables checks the schema and the content of the tables.
 func (v *verification) tables(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.resume, v.events, v.ends, v.rotations, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.noErasure, v.blobs} {
+	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.resume, v.events, v.compareEnds, v.rotations, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.noErasure, v.blobs} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -346,8 +346,8 @@ func (v *verification) foldRun(seq ledger.Seq, e *ledger.Event) error {
 	return nil
 }
 
-// ends compares the known facts about the log's end.
-func (v *verification) ends(ctx context.Context) error {
+// compareEnds compares the known facts about the log's end.
+func (v *verification) compareEnds(ctx context.Context) error {
 	if v.older != nil && v.older.Size > v.tree.Size {
 		if err := v.problem("events", fmt.Sprint(v.older.Size), v.last+1, "events up to %d of the older checkpoint are missing", v.older.Size); err != nil {
 			return err

@@ -110,9 +110,9 @@ func (w *writer) loop() {
 	}
 }
 
-// alone writes r at once if no other goroutine has the turn. It reports whether
+// writeAlone writes r at once if no other goroutine has the turn. It reports whether
 // r was written.
-func (w *writer) alone(r *request) bool {
+func (w *writer) writeAlone(r *request) bool {
 	select {
 	case w.turn <- struct{}{}:
 	default:
