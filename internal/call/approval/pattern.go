@@ -86,13 +86,13 @@ func Propose(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Acti
 		if !ok {
 			return Pattern{}, false
 		}
-		if !slices.ContainsFunc(p.Actions, a.same) {
+		if !slices.ContainsFunc(p.Actions, a.equals) {
 			p.Actions = append(p.Actions, a)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		switch {
-		case says(args[name], actions):
+		case isActionTarget(args[name], actions):
 			p.Through = append(p.Through, name)
 		case strings.HasPrefix(string(id), "fs.") && (name == "content" || name == "text"):
 			p.Any = append(p.Any, name)
@@ -118,7 +118,7 @@ func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions
 	}
 	for i := range actions {
 		a, ok := patternOf(&actions[i])
-		if !ok || !slices.ContainsFunc(p.Actions, a.same) {
+		if !ok || !slices.ContainsFunc(p.Actions, a.equals) {
 			return false
 		}
 	}
@@ -131,7 +131,7 @@ func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions
 				return false
 			}
 		case slices.Contains(p.Through, name):
-			if !says(v, actions) {
+			if !isActionTarget(v, actions) {
 				return false
 			}
 		case slices.Contains(p.Any, name):
@@ -150,7 +150,7 @@ func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions
 	return true
 }
 
-func (a ActionPattern) same(b ActionPattern) bool {
+func (a ActionPattern) equals(b ActionPattern) bool {
 	return a.Kind == b.Kind && a.In == b.In && a.Method == b.Method && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Contents, b.Contents)
 }
 
@@ -189,9 +189,9 @@ func patternOf(a *tool.Action) (ActionPattern, bool) {
 	return p, false
 }
 
-// says reports whether an argument is nothing but where an action takes place,
+// isActionTarget reports whether an argument is nothing but where an action takes place,
 // so that the action's pattern bounds it.
-func says(v any, actions []tool.Action) bool {
+func isActionTarget(v any, actions []tool.Action) bool {
 	s, ok := v.(string)
 	if !ok || s == "" {
 		return false

@@ -88,10 +88,10 @@ func (c *Catalog) Difference(ctx context.Context, person string, id tool.ID) (Ch
 	}
 	err = c.memory.Change(source, func(m map[tool.ID]Record) bool {
 		now := m[id]
-		if person == "" || now.Latest == nil || now.Latest.Digest != r.Latest.Digest || now.Looks.of(person) == now.Latest.Digest {
+		if person == "" || now.Latest == nil || now.Latest.Digest != r.Latest.Digest || now.Looks.digestSeenBy(person) == now.Latest.Digest {
 			return false // it changed again meanwhile, or was shown before
 		}
-		now.Looks = now.Looks.with(person, now.Latest.Digest)
+		now.Looks = now.Looks.withLook(person, now.Latest.Digest)
 		m[id] = now
 		return true
 	})
@@ -139,7 +139,7 @@ func (c *Catalog) Accept(ctx context.Context, person string, id tool.ID, digest 
 	done, shown := Change{ID: id}, ""
 	err = c.memory.Change(source, func(m map[tool.ID]Record) bool {
 		now := m[id]
-		shown = now.Looks.of(person)
+		shown = now.Looks.digestSeenBy(person)
 		if now.Latest == nil || shown != now.Latest.Digest || digest != "" && digest != shown {
 			return false
 		}

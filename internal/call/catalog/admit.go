@@ -179,7 +179,7 @@ func (a *admission) unnamed(id string) string {
 	if !ok || leaf == "" {
 		return "its name does not begin with its source's, " + strconv.Quote(a.source+":")
 	}
-	if a.c.said(tool.ID(id)).Name {
+	if a.c.settingOf(tool.ID(id)).Name {
 		return ""
 	}
 	if as := a.c.imitated(leaf); as != "" {
@@ -198,7 +198,7 @@ func (c *Catalog) imitated(name string) string {
 	return ""
 }
 
-func (c *Catalog) said(id tool.ID) Said {
+func (c *Catalog) settingOf(id tool.ID) Said {
 	if c.cfg.Said == nil {
 		return Said{}
 	}
@@ -251,7 +251,7 @@ func (c *Catalog) list(source string, t permit.Tool, spec *tool.Spec, hints infe
 	used.Title, used.Description, used.Version = inspect.Clean(said.Title), inspect.Clean(said.Description), inspect.Clean(said.Version)
 	used.Input, used.Output = inspect.CleanSchema(said.Input), inspect.CleanSchema(said.Output)
 	l := &listed{source: source, said: &said, hints: hints}
-	word := c.said(said.ID)
+	word := c.settingOf(said.ID)
 	hints.Trusted = hints.Trusted || word.Trusted
 	l.verdict = infer.Infer(&said, hints).Overrule(word.Said)
 	used.Risk, used.Effects = l.verdict.Risk, l.verdict.Effects
@@ -276,7 +276,7 @@ func digest(spec *tool.Spec, h infer.Hints) tool.Digest {
 // distinct refuses the tools of a source whose names could be confused: all but the one that was
 // accepted, or else seen, first.
 func (a *admission) distinct(ids []tool.ID) []tool.ID {
-	if !alike(ids) {
+	if !hasLookAlikes(ids) {
 		return ids // and the records need not be waited for
 	}
 	records, _ := a.c.memory.Load(a.source) // where it cannot be read, none of these can be used
@@ -307,7 +307,7 @@ func (a *admission) distinct(ids []tool.ID) []tool.ID {
 		if !alike {
 			like, alike = taken[1][keys[1]]
 		}
-		if alike && !a.c.said(id).Name {
+		if alike && !a.c.settingOf(id).Name {
 			a.refuse(string(id), "its name looks like that of %s", like)
 			continue
 		}
@@ -317,8 +317,8 @@ func (a *admission) distinct(ids []tool.ID) []tool.ID {
 	return out
 }
 
-// alike reports whether two of the names could be taken for one another.
-func alike(ids []tool.ID) bool {
+// hasLookAlikes reports whether two of the names could be taken for one another.
+func hasLookAlikes(ids []tool.ID) bool {
 	var taken [2]map[string]bool
 	taken[0], taken[1] = make(map[string]bool, len(ids)), make(map[string]bool, len(ids))
 	for _, id := range ids {

@@ -165,7 +165,7 @@ func (c *Catalog) Watch(f func(source string)) (stop func()) {
 	}
 }
 
-func (c *Catalog) tell(source string) {
+func (c *Catalog) announceChange(source string) {
 	c.mu.RLock()
 	fs := slices.Collect(maps.Values(c.watching))
 	c.mu.RUnlock()
@@ -258,7 +258,7 @@ func (c *Catalog) feedOf(id tool.ID) *feed {
 func (c *Catalog) Known() []string {
 	out := slices.Clone(c.ids)
 	for _, f := range c.all() {
-		out = append(out, f.known()...)
+		out = append(out, f.knownIDs()...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -192,14 +192,14 @@ func (f *feed) glance(ctx context.Context) (*snapshot, error) {
 		return f.current(ctx)
 	}
 	defer f.mu.Unlock()
-	if f.due() {
+	if f.isDue() {
 		f.start()
 	}
 	return f.last, f.failure()
 }
 
-// due reports whether a list should ask a failing source again. f.mu is held.
-func (f *feed) due() bool {
+// isDue reports whether a list should ask a failing source again. f.mu is held.
+func (f *feed) isDue() bool {
 	return f.c.now().Sub(f.tried) >= backoff(f.failures) || f.forgotten()
 }
 
@@ -233,7 +233,7 @@ func (f *feed) retry() bool {
 		f.pursued = false
 		return false
 	}
-	if f.due() {
+	if f.isDue() {
 		f.start()
 	}
 	return true
@@ -366,7 +366,7 @@ func (f *feed) land(fl *flight, s *snapshot, err error) {
 	f.mu.Unlock()
 	close(fl.done)
 	if err == nil && (missed || !sameTools(was, s)) {
-		f.c.tell(f.name)
+		f.c.announceChange(f.name)
 	}
 }
 
@@ -387,8 +387,8 @@ func (f *feed) state() (last *snapshot, since time.Time, err error) {
 	return f.last, f.since, f.err
 }
 
-// known are the IDs of its tools, as discovered or else as remembered.
-func (f *feed) known() []string {
+// knownIDs are the IDs of its tools, as discovered or else as remembered.
+func (f *feed) knownIDs() []string {
 	var out []string
 	last, _, _ := f.state()
 	if last != nil {

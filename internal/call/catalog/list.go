@@ -65,7 +65,7 @@ type Listing struct {
 // ID. A source that fails is told of, with the tools that it had if it ever
 // answered, and takes nothing from the others.
 func (c *Catalog) List(ctx context.Context, f Filter) Listing {
-	feeds := slices.DeleteFunc(c.all(), func(x *feed) bool { return !f.wants(x.name) })
+	feeds := slices.DeleteFunc(c.all(), func(x *feed) bool { return !f.includesSource(x.name) })
 	snaps := make([]*snapshot, len(feeds))
 	var all sync.WaitGroup
 	for i, x := range feeds {
@@ -84,7 +84,7 @@ func (c *Catalog) List(ctx context.Context, f Filter) Listing {
 	all.Wait()
 	var out Listing
 	names := c.names()
-	if f.wants(BuiltIn) {
+	if f.includesSource(BuiltIn) {
 		tools := make([]*listed, len(c.ids))
 		for i, id := range c.ids {
 			tools[i] = c.byID[tool.ID(id)]
@@ -98,8 +98,8 @@ func (c *Catalog) List(ctx context.Context, f Filter) Listing {
 	return out
 }
 
-// wants reports whether the filter leaves a source.
-func (f Filter) wants(source string) bool {
+// includesSource reports whether the filter leaves a source.
+func (f Filter) includesSource(source string) bool {
 	return f.Source == "" || f.Source == source || strings.HasPrefix(source, f.Source+":") ||
 		f.Source == "extension" && strings.HasPrefix(source, "ext:")
 }
@@ -121,7 +121,7 @@ func (c *Catalog) listFeed(ctx context.Context, out *Listing, f Filter, names *n
 		}
 	}
 	if err != nil {
-		out.Failing = append(out.Failing, Failing{x.name, err, since, x.known(), late})
+		out.Failing = append(out.Failing, Failing{x.name, err, since, x.knownIDs(), late})
 		if f.Use && !late {
 			x.pursue()
 		}
@@ -146,7 +146,7 @@ func (c *Catalog) put(out *Listing, f Filter, names *names, source string, tools
 	records, why := c.sight(source, fit, f.Use)
 	for _, l := range fit {
 		r := records[l.entry.Spec.ID]
-		off := l.off(r)
+		off := l.disabledReason(r)
 		if off == "" {
 			off = why
 		}

@@ -55,8 +55,8 @@ type Look struct {
 // maxLooks bounds the people recorded for one tool; of more, the latest are kept.
 const maxLooks = 100
 
-// of returns the digest that a person was shown last, "" for none.
-func (l *Looks) of(person string) string {
+// digestSeenBy returns the digest that a person was shown last, "" for none.
+func (l *Looks) digestSeenBy(person string) string {
 	if l == nil || person == "" {
 		return ""
 	}
@@ -68,8 +68,8 @@ func (l *Looks) of(person string) string {
 	return ""
 }
 
-// with returns the looks with one of a person.
-func (l *Looks) with(person, digest string) *Looks {
+// withLook returns the looks with one of a person.
+func (l *Looks) withLook(person, digest string) *Looks {
 	var out Looks
 	if l != nil {
 		out = slices.DeleteFunc(slices.Clone(*l), func(look Look) bool { return look.Person == person })
@@ -155,7 +155,7 @@ func (c *Catalog) standing(l *listed, use bool) (Record, string) {
 			return r, "its record cannot be written: " + fault.Message(err)
 		}
 	}
-	return r, l.off(r)
+	return r, l.disabledReason(r)
 }
 
 func unreadable(err error) string {
@@ -175,8 +175,8 @@ func (l *listed) unseen(r Record, use bool) bool {
 	}
 }
 
-// off says why a tool is disabled, or "".
-func (l *listed) off(r Record) string {
+// disabledReason says why a tool is disabled, or "".
+func (l *listed) disabledReason(r Record) string {
 	switch {
 	case r.Off:
 		return offByPerson

@@ -25,7 +25,7 @@ func (s still) Lookup(id tool.ID) (runner.Entry, error) {
 	}
 	e := l.entry
 	records, err := s.c.memory.Load(l.source)
-	if e.Disabled = l.off(records[id]); err != nil {
+	if e.Disabled = l.disabledReason(records[id]); err != nil {
 		e.Disabled = unreadable(err)
 	}
 	return e, nil
@@ -85,7 +85,7 @@ func (c *Catalog) Remembered() []*tool.Spec {
 			continue
 		}
 		for _, l := range c.recalled(f, false) {
-			if l.off(records[l.entry.Spec.ID]) == "" {
+			if l.disabledReason(records[l.entry.Spec.ID]) == "" {
 				out = append(out, l.entry.Spec)
 			}
 		}

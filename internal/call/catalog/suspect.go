@@ -66,9 +66,9 @@ func (c *Catalog) reindex(feeds []*feed, of []*snapshot) *names {
 		x.source[id], x.source[strings.ReplaceAll(id, ".", "_")] = BuiltIn, BuiltIn
 	}
 	for _, f := range feeds {
-		for _, id := range f.known() {
+		for _, id := range f.knownIDs() {
 			x.source[id] = f.name
-			leaf := last(id)
+			leaf := leafOf(id)
 			x.sight[inspect.Keys(leaf)[1]] = id
 			if _, taken := x.source[leaf]; distinctive(leaf) && !taken {
 				x.source[leaf] = f.name
@@ -80,7 +80,7 @@ func (c *Catalog) reindex(feeds []*feed, of []*snapshot) *names {
 	return x
 }
 
-func last(id string) string { return id[strings.LastIndexByte(id, ':')+1:] }
+func leafOf(id string) string { return id[strings.LastIndexByte(id, ':')+1:] }
 
 // distinctive reports whether a name is one that no sentence has by chance.
 func distinctive(leaf string) bool {
@@ -123,9 +123,9 @@ func (x *names) spoken(l *listed) []inspect.Finding {
 
 func (x *names) imitated(l *listed) []inspect.Finding {
 	id := string(l.said.ID)
-	keys := inspect.Keys(last(id))
+	keys := inspect.Keys(leafOf(id))
 	other := x.sight[keys[1]]
-	if other == "" || strings.HasPrefix(other, l.source+":") || keys[0] == inspect.Keys(last(other))[0] {
+	if other == "" || strings.HasPrefix(other, l.source+":") || keys[0] == inspect.Keys(leafOf(other))[0] {
 		return nil
 	}
 	return []inspect.Finding{{Kind: inspect.Imitation, Where: "id", Quote: id, Why: "its name looks like that of " + other}}

@@ -40,7 +40,7 @@ func (p *Plan) Check(tools Tools) error {
 			if near := tools.Suggest(string(s.Tool)); near != "" {
 				hint = "did you mean " + strconv.Quote(near) + "?"
 			}
-			r.problem(fault.ToolUnknown, s.at(), s.field()+".tool", hint, "unknown tool %q", string(s.Tool))
+			r.problem(fault.ToolUnknown, s.node(), s.field()+".tool", hint, "unknown tool %q", string(s.Tool))
 			continue
 		}
 		if s.args.literal() {
@@ -55,7 +55,7 @@ func (p *Plan) Check(tools Tools) error {
 	return r.Err()
 }
 
-func (s *Step) at() *document.Node { return &document.Node{Line: s.Pos.Line, Column: s.Pos.Column} }
+func (s *Step) node() *document.Node { return &document.Node{Line: s.Pos.Line, Column: s.Pos.Column} }
 
 // argAt is the position of an argument, or of the step.
 func (s *Step) argAt(name string) *document.Node {
@@ -64,7 +64,7 @@ func (s *Step) argAt(name string) *document.Node {
 			return &document.Node{Line: int(at.line), Column: int(at.column)}
 		}
 	}
-	return s.at()
+	return s.node()
 }
 
 func (s *Step) checkWhole(r *reader, tools Tools) {
@@ -127,7 +127,7 @@ func (s *Step) checkShape(r *reader, sh *shape) {
 		t := s.args.kids[i]
 		switch {
 		case !known && sh.Additional == false:
-			bad(name, orHint(nearest(name, sortedKeys(sh.Properties)), "remove it"), "%s knows no argument %q", s.Tool, rest(name))
+			bad(name, orHint(nearest(name, sortedKeys(sh.Properties)), "remove it"), "%s knows no argument %q", s.Tool, excerpt(name))
 		case !known:
 		case t.ref != nil:
 		case !typeFits(prop.Type, t):

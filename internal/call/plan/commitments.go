@@ -160,7 +160,7 @@ func (w *printer) commitments(steps []*Step) {
 				lead = "  - "
 			}
 			w.b.WriteString(lead + key + ":")
-			w.rest(4, values[key])
+			w.printValue(4, values[key])
 		}
 	}
 }

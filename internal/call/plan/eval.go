@@ -236,7 +236,7 @@ func describe(v any) string {
 			keys, more = keys[:8], ", …"
 		}
 		for i, k := range keys {
-			keys[i] = strconv.Quote(rest(k))
+			keys[i] = strconv.Quote(excerpt(k))
 		}
 		return "an object with " + strings.Join(keys, ", ") + more
 	}

@@ -93,12 +93,12 @@ func parseCondition(s string) (*expr, []*ref, error) {
 	p := &scanner{s: s}
 	e := p.or()
 	if p.space(); p.at < len(p.s) {
-		p.fail("unexpected %q", rest(p.s[p.at:]))
+		p.fail("unexpected %q", excerpt(p.s[p.at:]))
 	}
 	return e, p.refs, p.err
 }
 
-func rest(s string) string {
+func excerpt(s string) string {
 	if r := []rune(s); len(r) > 20 {
 		return string(r[:20]) + "…"
 	}
@@ -204,7 +204,7 @@ func (p *scanner) primary() *expr {
 		p.at = start
 		return &expr{op: "ref", ref: p.reference()}
 	case "":
-		p.fail("unexpected %q", rest(p.s[p.at:]))
+		p.fail("unexpected %q", excerpt(p.s[p.at:]))
 	default:
 		p.at = start
 		p.fail("%q is not a valid value; expected inputs.NAME, steps.ID.output, 'text', a number, true, false, null, success(), failure() or always()", word)
@@ -257,7 +257,7 @@ func (p *scanner) reference() *ref {
 	r := &ref{root: p.ident()}
 	if r.root != "inputs" && r.root != "steps" {
 		p.at = start
-		p.fail("a reference begins with inputs or steps, not %q", rest(p.s[start:]))
+		p.fail("a reference begins with inputs or steps, not %q", excerpt(p.s[start:]))
 		return r
 	}
 	r.path = p.path()

@@ -95,7 +95,7 @@ func (r *reader) inputs(p *Plan, n *document.Node) {
 	p.Params = make([]Param, 0, len(n.Pairs))
 	r.Each(n, "inputs", func(k, v *document.Node, field string) {
 		if !inputPattern.MatchString(k.Text) {
-			r.bad(k, field, "use letters, digits, _ and -, at most 100", "%q is not a valid input name", rest(k.Text))
+			r.bad(k, field, "use letters, digits, _ and -, at most 100", "%q is not a valid input name", excerpt(k.Text))
 		}
 		par := r.param(v, k, field)
 		p.Params = append(p.Params, par)
@@ -112,7 +112,7 @@ func (r *reader) param(n *document.Node, k *document.Node, field string) Param {
 	if t := keys["type"]; t != nil {
 		s := r.string(t, field+".type")
 		if par.Type = Type(s); s != "" && !contains(types, s) {
-			r.bad(t, field+".type", orHint(nearest(s, types), "types: "+strings.Join(types, ", ")), "unknown type %q", rest(s))
+			r.bad(t, field+".type", orHint(nearest(s, types), "types: "+strings.Join(types, ", ")), "unknown type %q", excerpt(s))
 			return par
 		}
 	}
@@ -198,7 +198,7 @@ func (r *reader) step(p *Plan, n *document.Node, i int) *Step {
 	if id := keys["id"]; id != nil {
 		at = id
 		if s.ID = r.string(id, field+".id"); !idPattern.MatchString(s.ID) {
-			r.bad(id, field+".id", "use letters, digits, _, - and dots, at most 100", "%q is not a valid step ID", rest(s.ID))
+			r.bad(id, field+".id", "use letters, digits, _, - and dots, at most 100", "%q is not a valid step ID", excerpt(s.ID))
 		}
 	}
 	if other := p.byID[s.ID]; other != nil {
@@ -231,7 +231,7 @@ func (r *reader) stepDetails(s *Step, keys map[string]*document.Node, field stri
 		}
 	}
 	if n := keys["needs"]; n != nil {
-		r.needs(s, n, field+".needs")
+		r.readNeeds(s, n, field+".needs")
 	}
 	var refs []*ref
 	if a := keys["args"]; a != nil && a.Kind != document.Null {
@@ -254,8 +254,8 @@ func (r *reader) stepDetails(s *Step, keys map[string]*document.Node, field stri
 	r.pending = append(r.pending, refs)
 }
 
-// needs takes one ID or a list of them.
-func (r *reader) needs(s *Step, n *document.Node, field string) {
+// readNeeds takes one ID or a list of them.
+func (r *reader) readNeeds(s *Step, n *document.Node, field string) {
 	list := n.Items
 	if n.Kind == document.String {
 		list = []*document.Node{n}

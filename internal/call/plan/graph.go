@@ -27,7 +27,7 @@ func (r *reader) link(p *Plan) {
 		for i, s := range cycle {
 			names[i] = strconv.Quote(s.ID)
 		}
-		at := cycle[0].at()
+		at := cycle[0].node()
 		r.bad(at, cycle[0].field()+".needs", "remove one of these dependencies", "steps wait for each other: %s", strings.Join(names, " → "))
 	}
 }
@@ -38,7 +38,7 @@ func (r *reader) linkNeeds(p *Plan, s *Step) {
 		dep, ok := p.byID[id]
 		switch {
 		case !ok:
-			r.bad(at, field, nearest(id, p.ids()), "no step has the id %q", rest(id))
+			r.bad(at, field, nearest(id, p.ids()), "no step has the id %q", excerpt(id))
 		case dep == s:
 			r.bad(at, field, "remove it", "a step cannot need itself")
 		default:
@@ -60,14 +60,14 @@ func (r *reader) linkRef(p *Plan, s *Step, ref *ref) {
 	}
 	if ref.root == "inputs" {
 		if _, ok := p.params[ref.name]; !ok {
-			bad(orHint(nearest(ref.name, sortedKeys(p.params)), "declare it under inputs"), "the plan declares no input %q", rest(ref.name))
+			bad(orHint(nearest(ref.name, sortedKeys(p.params)), "declare it under inputs"), "the plan declares no input %q", excerpt(ref.name))
 		}
 		return
 	}
 	dep, ok := p.byID[ref.name]
 	switch {
 	case !ok:
-		bad(orHint(nearest(ref.name, p.ids()), "give the step that id"), "no step has the id %q", rest(ref.name))
+		bad(orHint(nearest(ref.name, p.ids()), "give the step that id"), "no step has the id %q", excerpt(ref.name))
 		return
 	case dep == s:
 		bad("", "a step cannot refer to itself")
@@ -79,7 +79,7 @@ func (r *reader) linkRef(p *Plan, s *Step, ref *ref) {
 		s.feeds = append(s.feeds, dep.Index)
 	case "status", "error":
 	default:
-		bad(orHint(nearest(ref.part, []string{"output", "status", "error"}), "write output, status or error"), "a step has no %q", rest(ref.part))
+		bad(orHint(nearest(ref.part, []string{"output", "status", "error"}), "write output, status or error"), "a step has no %q", excerpt(ref.part))
 	}
 	ref.step = dep.Index
 	s.deps = append(s.deps, dep.Index)

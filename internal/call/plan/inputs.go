@@ -37,7 +37,7 @@ func (p *Plan) Inputs(given map[string]string) (map[string]any, error) {
 	}
 	for _, name := range sortedKeys(given) {
 		if _, ok := p.params[name]; !ok {
-			problems = append(problems, fault.New(fault.PlanInput, "the plan declares no input %q", rest(name)).
+			problems = append(problems, fault.New(fault.PlanInput, "the plan declares no input %q", excerpt(name)).
 				At(fault.Pos{File: p.File}).WithHint("%s", p.inputHint(name)))
 		}
 	}

@@ -47,7 +47,7 @@ func (w *printer) field(indent int, key, s string) {
 func (w *printer) value(indent int, key string, v any) {
 	w.pad(indent)
 	w.b.WriteString(key + ":")
-	w.rest(indent, v)
+	w.printValue(indent, v)
 }
 
 func (w *printer) param(par *Param) {
@@ -89,8 +89,8 @@ func (w *printer) step(s *Step) {
 	}
 }
 
-// rest prints a value behind "key:" or "-".
-func (w *printer) rest(indent int, v any) {
+// printValue prints a value behind "key:" or "-".
+func (w *printer) printValue(indent int, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		if len(v) == 0 {
@@ -110,7 +110,7 @@ func (w *printer) rest(indent int, v any) {
 		for _, e := range v {
 			w.pad(indent + 2)
 			w.b.WriteByte('-')
-			w.rest(indent+2, e)
+			w.printValue(indent+2, e)
 		}
 	default:
 		w.b.WriteString(" " + scalarText(v) + "\n")

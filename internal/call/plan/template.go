@@ -93,7 +93,7 @@ func (r *reader) text(s string, at *document.Node, field string, refs *[]*ref) *
 				p.fail("%q is missing; only a reference can stand here, conditions belong into if", "}}")
 			}
 			if p.err != nil {
-				r.bad(at, field, "write $${{ for the text itself", "%v in %q", p.err, rest(s[i:]))
+				r.bad(at, field, "write $${{ for the text itself", "%v in %q", p.err, excerpt(s[i:]))
 				return &template{lit: s}
 			}
 			ref.at, ref.field = at, field

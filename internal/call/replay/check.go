@@ -178,7 +178,7 @@ func (r *Recording) Judge(ctx context.Context, tools runner.Catalog, chain polic
 	if chain, err = r.bounded(ctx, chain, c); err != nil {
 		return policy.Decision{}, on, err
 	}
-	call, why, err := r.asked(ctx, tools, chain, c)
+	call, why, err := r.recordedCall(ctx, tools, chain, c)
 	if err != nil || why != "" {
 		return policy.Decision{Reason: why}, on, err
 	}
@@ -206,15 +206,15 @@ func (r *Recording) Judge(ctx context.Context, tools runner.Catalog, chain polic
 // Needs is a recorded call as a chain decides it: its tool, arguments, and
 // actions with the facts of the record. If that cannot be told, why says why.
 func (r *Recording) Needs(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (call policy.Call, why string, err error) {
-	call, why, err = r.asked(ctx, tools, chain, c)
+	call, why, err = r.recordedCall(ctx, tools, chain, c)
 	if err == nil && why == "" && !beforeIntent(c) {
 		err = r.addFacts(ctx, c, call.Actions)
 	}
 	return call, why, err
 }
 
-// asked is a recorded call without facts.
-func (r *Recording) asked(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (call policy.Call, why string, err error) {
+// recordedCall is a recorded call without facts.
+func (r *Recording) recordedCall(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (call policy.Call, why string, err error) {
 	if neverMade(c) || beforeTool(c) {
 		why, err = r.errorText(ctx, c)
 		return call, cmp.Or(why, "the call was not made"), err

@@ -63,7 +63,7 @@ func (j *valueJudge) judge(ctx context.Context, tools runner.Catalog, c ledger.C
 	}
 	call.Run = runner.RunName(r.Run.ID)
 	var seen ledger.CallFlow
-	of, err := r.of(ctx, c, j.flows, &call)
+	of, err := r.labelsOf(ctx, c, j.flows, &call)
 	if err != nil {
 		return d, err
 	}

@@ -85,7 +85,7 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 				return nil, err
 			}
 		}
-		if waits(c) || beforeIntent(c) || c.Status == tool.Skipped || c.Status == tool.StatusDenied {
+		if wasHeld(c) || beforeIntent(c) || c.Status == tool.Skipped || c.Status == tool.StatusDenied {
 			continue
 		}
 		call, why, err := r.Needs(ctx, tools, chain, c)
@@ -93,7 +93,7 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 			return nil, err
 		}
 		if why == "" {
-			of, err := r.of(ctx, c, flows, &call)
+			of, err := r.labelsOf(ctx, c, flows, &call)
 			if err != nil {
 				return nil, err
 			}
@@ -104,14 +104,14 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 	return out, nil
 }
 
-// waits reports whether a call was held: it ended before anything was carried out.
-func waits(c ledger.Call) bool {
+// wasHeld reports whether a call was held: it ended before anything was carried out.
+func wasHeld(c ledger.Call) bool {
 	_, held := c.Parts[ledger.PartHeld]
 	return held && c.Intent == 0 && c.Status == tool.Completed
 }
 
-// of returns the labels of a recorded call, including labels recorded for files.
-func (r *Recording) of(ctx context.Context, c ledger.Call, flows *policy.Flows, call *policy.Call) (policy.Of, error) {
+// labelsOf returns the labels of a recorded call, including labels recorded for files.
+func (r *Recording) labelsOf(ctx context.Context, c ledger.Call, flows *policy.Flows, call *policy.Call) (policy.Of, error) {
 	f, err := r.flow(ctx, c)
 	if err != nil {
 		return policy.Of{}, err
@@ -129,7 +129,7 @@ func (r *Recording) judgeFlows(ctx context.Context, d policy.Decision, c ledger.
 	if err != nil {
 		return d, err
 	}
-	of, err := r.of(ctx, c, flows, &call)
+	of, err := r.labelsOf(ctx, c, flows, &call)
 	if err != nil {
 		return d, err
 	}

@@ -70,15 +70,15 @@ type flight struct {
 func (r *Runner) begin(run *Run, c Call) *flight {
 	f := &flight{r: r, run: run, chain: run.chain, limits: run.limits, created: r.now(), marks: [4]int64{-1, -1, -1, -1}}
 	c.Index, f.indexErr = run.index(c.Index)
-	c.Tool = asked(c.Tool)
+	c.Tool = recordableID(c.Tool)
 	f.c = c
 	f.notify(ledger.Created, nil)
 	return f
 }
 
-// asked returns a tool ID that can be recorded. An invalid ID is changed so that it
+// recordableID returns a tool ID that can be recorded. An invalid ID is changed so that it
 // matches no tool.
-func asked(id tool.ID) tool.ID {
+func recordableID(id tool.ID) tool.ID {
 	if _, err := tool.ParseID(string(id)); err == nil {
 		return id
 	}
@@ -286,7 +286,7 @@ func (f *flight) perform(ctx context.Context) error {
 
 // permitTerms are the terms of the call's permit.
 func (f *flight) permitTerms() permit.Terms {
-	given := f.given()
+	given := f.givenAmounts()
 	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.keeper(), Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
 	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
@@ -348,7 +348,7 @@ func (f *flight) timeout() time.Duration {
 	if f.entry.Spec.ID == tool.AuthorityRequest {
 		return max(t, f.run.terms.ApprovalTimeout+abandonAfter) // it waits for a person
 	}
-	if most := f.r.Sources.of(f.tier()).RunTime; most > 0 {
+	if most := f.r.Sources.limitsOf(f.tier()).RunTime; most > 0 {
 		return most
 	}
 	if f.c.Long {

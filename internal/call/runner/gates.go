@@ -136,7 +136,7 @@ func (r *Runner) Usable(ctx context.Context, run *Run) error {
 }
 
 func (r *Runner) usable(run *Run, check func(Authority) error) error {
-	if err := run.over(); err != nil {
+	if err := run.stopReason(); err != nil {
 		return err
 	}
 	g := run.Grant

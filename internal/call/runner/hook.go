@@ -30,8 +30,8 @@ type Hook struct {
 	Handle func(ctx context.Context, e HookEvent) (note string, err error)
 }
 
-// wants reports whether the hook is called at a stage of a call of a tool.
-func (h *Hook) wants(at HookStage, id tool.ID) bool {
+// appliesTo reports whether the hook is called at a stage of a call of a tool.
+func (h *Hook) appliesTo(at HookStage, id tool.ID) bool {
 	return (h.Stages == nil || slices.Contains(h.Stages, at)) && (h.Match == nil || h.Match(id))
 }
 
@@ -132,7 +132,7 @@ func (f *flight) callHooks(ctx context.Context, e HookEvent, failed func(*Hook, 
 	}
 	for i := range f.r.Hooks {
 		h := &f.r.Hooks[i]
-		if !h.wants(e.Stage, e.Tool) {
+		if !h.appliesTo(e.Stage, e.Tool) {
 			continue
 		}
 		e.Args = bytes.Clone(f.args) // the hook may write in it, also after it was given up

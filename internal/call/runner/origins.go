@@ -25,17 +25,17 @@ type values struct {
 
 // Say adds a text of people to the values of the context.
 func (c *Context) Say(kind provenance.Kind, text string) {
-	c.later(func(x *provenance.Index) { x.Say(kind, text) })
+	c.addLater(func(x *provenance.Index) { x.Say(kind, text) })
 }
 
 // Join adds the values of a call's result to those of the context.
 func (c *Context) Join(r provenance.Result) uint64 {
-	return c.later(func(x *provenance.Index) { x.Add(r) })
+	return c.addLater(func(x *provenance.Index) { x.Add(r) })
 }
 
 // Endorse adds values that a person approved for a tool.
 func (c *Context) Endorse(tool string, list []policy.Steered) uint64 {
-	return c.later(func(x *provenance.Index) { Endorse(x, tool, list) })
+	return c.addLater(func(x *provenance.Index) { Endorse(x, tool, list) })
 }
 
 // Endorse adds values that a person approved for a tool. A value to be destroyed is approved once
@@ -48,7 +48,7 @@ func Endorse(x *provenance.Index, tool string, list []policy.Steered) {
 	}
 }
 
-func (c *Context) later(do func(*provenance.Index)) uint64 {
+func (c *Context) addLater(do func(*provenance.Index)) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
@@ -150,7 +150,7 @@ func Given(x *provenance.Index, chain policy.Chain, plan []byte, inputs map[stri
 }
 
 // Remember adds earlier recorded values to the values of the context.
-func (c *Context) Remember(do func(*provenance.Index)) { c.later(do) }
+func (c *Context) Remember(do func(*provenance.Index)) { c.addLater(do) }
 
 // runName names a run in origins.
 func (in Info) runName() string {

@@ -21,7 +21,7 @@ func (f *flight) request(ctx context.Context, w permit.Wanted) (permit.Reply, er
 		return permit.Reply{}, fault.New(fault.NotInPlan, "the run follows a frozen plan, so it can request nothing besides it")
 	case len(w.Operations) > 0:
 		return f.requestOperations(ctx, w)
-	case asked(w.Tool) == tool.AuthorityRequest:
+	case recordableID(w.Tool) == tool.AuthorityRequest:
 		return permit.Reply{}, fault.New(fault.ArgsInvalid, "a request cannot be requested").In("tool")
 	}
 	t := f.aheadOf(w)
@@ -56,7 +56,7 @@ func (f *flight) aheadOf(w permit.Wanted) *flight {
 	r := *f.r
 	r.Observe = nil
 	return &flight{r: &r, run: f.run, chain: f.run.chain, limits: f.run.limits, created: r.now(), wanted: &w,
-		c: Call{Index: f.c.Index, Step: f.c.Step, Agent: f.c.Agent, Tool: asked(w.Tool), Args: w.Args, Bounds: f.c.Bounds}}
+		c: Call{Index: f.c.Index, Step: f.c.Step, Agent: f.c.Agent, Tool: recordableID(w.Tool), Args: w.Args, Bounds: f.c.Bounds}}
 }
 
 // judge takes the call through the stages up to its decision, which have no effect.

@@ -162,7 +162,7 @@ func (r *Runner) Within(ctx context.Context, run *Run) (context.Context, context
 	var ends []context.CancelFunc
 	var stop context.CancelFunc
 	if run.terms.Stops() && !run.terms.FinishRevoked {
-		ctx, stop = run.until(ctx)
+		ctx, stop = run.untilStopped(ctx)
 		ends = append(ends, stop)
 	}
 	ctx, stop = r.authority(run.Grant).Watch(ctx, run.Grant)
@@ -179,8 +179,8 @@ func (r *Runner) Within(ctx context.Context, run *Run) (context.Context, context
 	}
 }
 
-// until returns a context that ends when the run is stopped.
-func (run *Run) until(ctx context.Context) (context.Context, context.CancelFunc) {
+// untilStopped returns a context that ends when the run is stopped.
+func (run *Run) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -220,8 +220,8 @@ func (run *Run) stop(why error) {
 	}
 }
 
-// over is why the run was stopped; nil: it was not.
-func (run *Run) over() error {
+// stopReason is why the run was stopped; nil: it was not.
+func (run *Run) stopReason() error {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	return run.ended

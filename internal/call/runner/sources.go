@@ -114,7 +114,7 @@ func NewSources(limits map[Tier]TierLimits, now func() time.Time) *Sources {
 	return &Sources{limits: limits, now: now, slots: map[provider]*slots{}, begun: map[user][]time.Time{}, parts: map[user]*part{}, places: map[provider]*places{}}
 }
 
-func (s *Sources) of(t Tier) TierLimits {
+func (s *Sources) limitsOf(t Tier) TierLimits {
 	if s == nil || t == BuiltIn {
 		return TierLimits{}
 	}
@@ -127,7 +127,7 @@ const maxUsers = 1024
 // reserve counts a call, or refuses it with fault.LimitReached. A recorder that several nodes
 // share counts for all of them.
 func (s *Sources) reserve(ctx context.Context, u user, record Recorder) (Reservation, error) {
-	most := s.of(u.tier).PerMinute
+	most := s.limitsOf(u.tier).PerMinute
 	if most <= 0 {
 		return nil, nil //nolint:nilnil // nothing is limited
 	}
@@ -172,7 +172,7 @@ var errNoRoom = errors.New("no room")
 // (fault.LimitReached). Of a provider elsewhere, a recorder that several nodes share counts the
 // calls of all of them. The caller must call leave.
 func (s *Sources) enter(ctx context.Context, u user, record Recorder) (leave func(), err error) {
-	limit := s.of(u.tier)
+	limit := s.limitsOf(u.tier)
 	if limit.AtOnce <= 0 {
 		return func() {}, nil
 	}

@@ -20,9 +20,9 @@ const (
 	perToken      = 32        // of a model's request, which arguments may only refer to and which may be sent again
 )
 
-// wants is what the call tries to reserve. Where the policy sets no limit, the call is
+// wantedAmounts is what the call tries to reserve. Where the policy sets no limit, the call is
 // limited to what it reserved.
-func (f *flight) wants() grant.Amounts {
+func (f *flight) wantedAmounts() grant.Amounts {
 	w := grant.Amounts{Calls: 1, Time: min(f.timeout(), grant.MaxTime), Kinds: grant.KindsOf(f.actions)}
 	if f.prepared.Spends != nil && f.run.Mode == ledger.Live {
 		s := f.prepared.Spends()
@@ -47,7 +47,7 @@ func (f *flight) wants() grant.Amounts {
 // the grant's budgets.
 func (f *flight) reserve(ctx context.Context) error {
 	return f.gate(ctx, BudgetGate, func(ctx context.Context) error {
-		want := f.wants()
+		want := f.wantedAmounts()
 		source, err := f.r.Sources.reserve(ctx, f.user(), f.r.Record)
 		if err != nil {
 			return err
@@ -94,9 +94,9 @@ func (f *flight) user() user {
 	return u
 }
 
-// given returns the amounts that the call may use: the least of its reservations. Zero fields are
+// givenAmounts returns the amounts that the call may use: the least of its reservations. Zero fields are
 // not limited.
-func (f *flight) given() grant.Amounts {
+func (f *flight) givenAmounts() grant.Amounts {
 	var all grant.Amounts
 	lower := func(into *int64, v int64) {
 		if v > 0 && (*into == 0 || v < *into) {

@@ -45,7 +45,7 @@ func (t *Through) Call(ctx context.Context, index int, step *plan.Step, args too
 	if o.Err != nil {
 		out.Code, out.Message = fault.CodeOf(o.Err), fault.Message(o.Err)
 	}
-	if err := t.after(ctx, c, o); err != nil {
+	if err := t.callAfter(ctx, c, o); err != nil {
 		out.Fatal = errors.Join(out.Fatal, err)
 	}
 	return out
@@ -76,10 +76,10 @@ func (t *Through) call(index int, step *plan.Step, args tool.Args) runner.Call {
 }
 
 func (t *Through) recorded(ctx context.Context, c runner.Call, o runner.Outcome) error {
-	return errors.Join(o.Fatal, t.after(ctx, c, o))
+	return errors.Join(o.Fatal, t.callAfter(ctx, c, o))
 }
 
-func (t *Through) after(ctx context.Context, c runner.Call, o runner.Outcome) error {
+func (t *Through) callAfter(ctx context.Context, c runner.Call, o runner.Outcome) error {
 	if t.After != nil && o.Fatal == nil {
 		return t.After(ctx, c, o)
 	}

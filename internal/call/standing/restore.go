@@ -151,7 +151,7 @@ func handovers(c token.Claims, g grant.Grant, env policy.Env) ([]int, error) {
 			continue
 		}
 		hands = append(hands, i)
-		before, err := held(c, i, binder)
+		before, err := chainBefore(c, i, binder)
 		if err != nil {
 			return nil, err
 		}
@@ -166,9 +166,9 @@ func handovers(c token.Claims, g grant.Grant, env policy.Env) ([]int, error) {
 	return hands, nil
 }
 
-// held is the chain that the holder before block i had, with the roles of who
+// chainBefore is the chain that the holder before block i had, with the roles of who
 // held it until then and not of those it goes to.
-func held(c token.Claims, i int, binder *grant.Binder) (policy.Chain, error) {
+func chainBefore(c token.Claims, i int, binder *grant.Binder) (policy.Chain, error) {
 	all, err := c.Policies()
 	if err != nil {
 		return nil, err
