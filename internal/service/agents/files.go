@@ -103,7 +103,7 @@ func (f sessionFiles) Write(ctx context.Context, p permit.Permit, name string, c
 		if err != nil {
 			return nil, err
 		}
-		changes, err := f.above(ctx, name)
+		changes, err := f.missingParents(ctx, name)
 		fresh = was == 0
 		return append(changes, store.FileChange{Path: name, Was: was, Content: content, At: time.Now()}), err
 	}, func(after []store.FileRecord) {
@@ -135,8 +135,8 @@ func (f sessionFiles) guarded(ctx context.Context, name string, version int) (in
 	return now.Version, nil
 }
 
-// above gives the changes that make a file's missing parent folders.
-func (f sessionFiles) above(ctx context.Context, name string) ([]store.FileChange, error) {
+// missingParents gives the changes that make a file's missing parent folders.
+func (f sessionFiles) missingParents(ctx context.Context, name string) ([]store.FileChange, error) {
 	var out []store.FileChange
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
 		r, err := f.find(ctx, dir)
@@ -177,8 +177,8 @@ func (f sessionFiles) change(ctx context.Context, p permit.Permit, plan func() (
 	}
 }
 
-// below gives a folder and everything in it, at any depth.
-func (f sessionFiles) below(ctx context.Context, name string) (of store.FileRecord, in []store.FileRecord, err error) {
+// listTree gives a folder and everything in it, at any depth.
+func (f sessionFiles) listTree(ctx context.Context, name string) (of store.FileRecord, in []store.FileRecord, err error) {
 	if of, err = f.find(ctx, name); err != nil || !of.Folder {
 		return of, nil, err
 	}
@@ -193,7 +193,7 @@ func (f sessionFiles) List(ctx context.Context, p permit.Permit, name string) ([
 	if err != nil {
 		return nil, err
 	}
-	of, in, err := f.below(ctx, name)
+	of, in, err := f.listTree(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (f sessionFiles) All(ctx context.Context, p permit.Permit, name string) ([]
 	if err != nil {
 		return nil, err
 	}
-	_, in, err := f.below(ctx, name)
+	_, in, err := f.listTree(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func (f sessionFiles) Delete(ctx context.Context, p permit.Permit, name string, 
 	}
 	removed := 0
 	err = f.change(ctx, p, func() ([]store.FileChange, error) {
-		of, in, err := f.below(ctx, name)
+		of, in, err := f.listTree(ctx, name)
 		if err != nil {
 			return nil, err
 		}

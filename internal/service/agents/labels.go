@@ -23,8 +23,8 @@ type contexts struct {
 	byRoot map[uuid.UUID]weak.Pointer[runner.Context]
 }
 
-// of returns the context of the sessions below a root.
-func (c *contexts) of(root uuid.UUID) (of *runner.Context, made bool) {
+// contextOf returns the context of the sessions below a root.
+func (c *contexts) contextOf(root uuid.UUID) (of *runner.Context, made bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.byRoot[root].Value(); known != nil {
@@ -43,8 +43,8 @@ func (c *contexts) of(root uuid.UUID) (of *runner.Context, made bool) {
 	return of, true
 }
 
-// known returns the labels of the running sessions below a root.
-func (c *contexts) known(root uuid.UUID) []string {
+// knownLabels returns the labels of the running sessions below a root.
+func (c *contexts) knownLabels(root uuid.UUID) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.byRoot[root].Value(); known != nil {
@@ -63,7 +63,7 @@ func (h *host) Labels(ctx context.Context, session uuid.UUID, chain policy.Chain
 	if err != nil {
 		return nil, err
 	}
-	w := labelWalk{st: st, flows: flows, running: h.contexts.known, seen: map[uuid.UUID]bool{}}
+	w := labelWalk{st: st, flows: flows, running: h.contexts.knownLabels, seen: map[uuid.UUID]bool{}}
 	root, err := w.root(ctx, session)
 	if err != nil {
 		return nil, err
@@ -71,10 +71,10 @@ func (h *host) Labels(ctx context.Context, session uuid.UUID, chain policy.Chain
 	if err := w.tree(ctx, root); err != nil {
 		return nil, err
 	}
-	if err := w.above(ctx, root); err != nil {
+	if err := w.addAbove(ctx, root); err != nil {
 		return nil, err
 	}
-	out, made := h.contexts.of(root)
+	out, made := h.contexts.contextOf(root)
 	out.Add(w.labels)
 	if made {
 		err = w.remember(ctx, root, out)
@@ -161,7 +161,7 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 			err = w.tree(ctx, from)
 		}
 		if err == nil {
-			err = w.above(ctx, from)
+			err = w.addAbove(ctx, from)
 		}
 		if err != nil {
 			return err
@@ -209,9 +209,9 @@ func (w *labelWalk) child(ctx context.Context, r store.SessionRecord) error {
 	return nil
 }
 
-// above adds the labels of the context in which a quarantined sub-agent was spawned: its task and
+// addAbove adds the labels of the context in which a quarantined sub-agent was spawned: its task and
 // later messages to it may have the data.
-func (w *labelWalk) above(ctx context.Context, root uuid.UUID) error {
+func (w *labelWalk) addAbove(ctx context.Context, root uuid.UUID) error {
 	r, err := w.st.Session(ctx, root.String())
 	if err != nil || r.Parent == uuid.Nil {
 		return err
@@ -224,7 +224,7 @@ func (w *labelWalk) above(ctx context.Context, root uuid.UUID) error {
 	if err := higher.tree(ctx, from); err != nil {
 		return err
 	}
-	if err := higher.above(ctx, from); err != nil {
+	if err := higher.addAbove(ctx, from); err != nil {
 		return err
 	}
 	w.labels = slices.Concat(w.labels, higher.labels, w.running(from))

@@ -10,13 +10,13 @@ import (
 func TestSessionsShareTheirLabels(t *testing.T) {
 	var c contexts
 	a, b := uuid.New(), uuid.New()
-	first, made := c.of(a)
+	first, made := c.contextOf(a)
 	first.Add([]string{"private"})
-	again, remade := c.of(a)
+	again, remade := c.contextOf(a)
 	if got := again.Labels(); !made || remade || !slices.Equal(got, []string{"private"}) {
 		t.Errorf("sub-agents have the labels %q", got)
 	}
-	other, _ := c.of(b)
+	other, _ := c.contextOf(b)
 	if got := other.Labels(); len(got) != 0 {
 		t.Errorf("other sessions have the labels %q", got)
 	}

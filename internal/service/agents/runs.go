@@ -33,7 +33,7 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 	r := runs.Request{
 		Name: q.Name, Planning: q.Mode.Planning, Frozen: q.Mode.Frozen, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, keep: q.Keep, here: h.q.Here},
 		Agent: &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Outputs: q.Outputs, Granted: q.Granted, Tools: tools}, Context: labels,
-		Observe: both(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
+		Observe: callBoth(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
 	}
 	if q.Queued != nil {
 		r.ID, r.Record = q.Queued.ID, q.Queued.Record
@@ -41,8 +41,8 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 	return h.Runs.Begin(ctx, r)
 }
 
-// both calls two observers, of which each may be nil.
-func both(a, b func(runner.Notice)) func(runner.Notice) {
+// callBoth calls two observers, of which each may be nil.
+func callBoth(a, b func(runner.Notice)) func(runner.Notice) {
 	if a == nil || b == nil {
 		if a == nil {
 			return b

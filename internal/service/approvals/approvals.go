@@ -77,7 +77,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	desk := d.over(st)
+	desk := d.deskOver(st)
 	if here := d.Here; here != nil {
 		desk.Here = func(ctx context.Context, c approval.Case) (store.Vote, error) {
 			v, err := here(ctx, c)
@@ -94,11 +94,11 @@ func (d *Desk) Propose(ctx context.Context, q runner.Question) (runner.Proposal,
 	if err != nil {
 		return runner.Proposal{}, err
 	}
-	return d.over(st).Propose(ctx, q)
+	return d.deskOver(st).Propose(ctx, q)
 }
 
-// over is the desk over a store, without a person at the terminal.
-func (d *Desk) over(st store.Backend) *approval.Desk {
+// deskOver is the desk over a store, without a person at the terminal.
+func (d *Desk) deskOver(st store.Backend) *approval.Desk {
 	asker := func(ctx context.Context, root uuid.UUID) (person, role string, err error) {
 		who, person, err := personOf(ctx, st, root)
 		if err != nil || who == nil {
@@ -106,7 +106,7 @@ func (d *Desk) over(st store.Backend) *approval.Desk {
 		}
 		return person, who.Role, nil
 	}
-	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Before: d.Before, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Before: d.Before, Redact: d.of.Home.Redactor(), Past: d.of.pastCalls, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.
@@ -127,8 +127,8 @@ func (s *Approvals) announce(q store.Approval) {
 	})
 }
 
-// past gives the calls that a run has completed so far.
-func (s *Approvals) past(ctx context.Context, run *runner.Run) ([]approval.Past, error) {
+// pastCalls gives the calls that a run has completed so far.
+func (s *Approvals) pastCalls(ctx context.Context, run *runner.Run) ([]approval.Past, error) {
 	st, err := s.Home.Ledger(ctx)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (s *Approvals) historyOf(ctx context.Context, q store.Approval, b approval.
 	if b.Pattern != nil {
 		h.Pattern = &approval.Precedents{}
 	}
-	if err := h.within(ctx, h.questions); err != nil {
+	if err := h.lookWithin(ctx, h.questions); err != nil {
 		return h.History, err
 	}
 	if b.Pattern == nil {
@@ -65,7 +65,7 @@ func (s *Approvals) historyOf(ctx context.Context, q store.Approval, b approval.
 	if sees {
 		h.Covers = &approval.Covered{} // also where no such call was recorded
 	}
-	err = h.within(ctx, h.calls)
+	err = h.lookWithin(ctx, h.calls)
 	return h.History, err
 }
 
@@ -87,8 +87,8 @@ type pastRun struct {
 	sees bool
 }
 
-// within looks at records for a limited time. What it found by then counts.
-func (h *evidence) within(ctx context.Context, look func(context.Context) error) error {
+// lookWithin looks at records for a limited time. What it found by then counts.
+func (h *evidence) lookWithin(ctx context.Context, look func(context.Context) error) error {
 	bounded, stop := context.WithTimeout(ctx, historyTime)
 	defer stop()
 	err := look(bounded)

@@ -121,7 +121,7 @@ func (g *Gate) Enter(ctx context.Context, c Credential) (*Caller, error) {
 		return nil, err
 	}
 	if err := g.prove(ctx, e, c); err != nil {
-		return nil, g.tell(ctx, c.Token, err)
+		return nil, g.recordRefusal(ctx, c.Token, err)
 	}
 	return &e.caller, nil
 }
@@ -184,7 +184,7 @@ func (g *Gate) enter(ctx context.Context, text string) (*entered, error) {
 	}
 	e, err := g.verify(ctx, text)
 	if err != nil {
-		return nil, g.tell(ctx, text, err)
+		return nil, g.recordRefusal(ctx, text, err)
 	}
 	g.entered.Put(text, e, e.grant.Chain().Size())
 	return e, nil
@@ -267,10 +267,10 @@ func (g *Gate) describe(ctx context.Context, c *Caller) error {
 	return err
 }
 
-// tell records that a token of this ledger was refused, and not more often than makes sense. A
+// recordRefusal records that a token of this ledger was refused, and not more often than makes sense. A
 // token that anybody could have made is not recorded at all: a caller without a grant cannot write
 // to the ledger. The log tells of both.
-func (g *Gate) tell(ctx context.Context, text string, why error) error {
+func (g *Gate) recordRefusal(ctx context.Context, text string, why error) error {
 	if errors.Is(why, fault.StoreFailed) {
 		return why // the token was not judged
 	}
@@ -312,12 +312,12 @@ func (g *Gate) OfSession(ctx context.Context, s agent.Session) ([]string, error)
 
 // OfGrant gives the lineage of a grant, with its own ID. It never changes.
 func (g *Gate) OfGrant(ctx context.Context, id string) ([]string, error) {
-	if known, ok := g.known("grant " + id); ok {
+	if known, ok := g.knownNodes("grant " + id); ok {
 		return known, nil
 	}
 	var nodes []string
 	for at := id; at != ""; {
-		if above, ok := g.known("grant " + at); ok {
+		if above, ok := g.knownNodes("grant " + at); ok {
 			nodes = append(slices.Clone(above), nodes...)
 			break
 		}
@@ -341,7 +341,7 @@ func (g *Gate) OfGrant(ctx context.Context, id string) ([]string, error) {
 
 // OfRun gives the lineage of a run.
 func (g *Gate) OfRun(ctx context.Context, id string) ([]string, error) {
-	if known, ok := g.known("run " + id); ok {
+	if known, ok := g.knownNodes("run " + id); ok {
 		return known, nil
 	}
 	r, err := g.store.Run(ctx, id)
@@ -384,7 +384,7 @@ func (g *Gate) withPerson(ctx context.Context, nodes []string) ([]string, error)
 	return append([]string{root[0]}, nodes...), nil
 }
 
-func (g *Gate) known(key string) ([]string, bool) {
+func (g *Gate) knownNodes(key string) ([]string, bool) {
 	return g.lineages.Get(key)
 }
 

@@ -64,8 +64,8 @@ type Carried struct {
 	Asker  runner.Asker            // nil: nobody can be asked here
 }
 
-// held lists the held calls of a run, in order, with what became of each.
-func (s *Changes) held(ctx context.Context, st store.Store, run ledger.Run) ([]HeldCall, error) {
+// listHeldCalls lists the held calls of a run, in order, with what became of each.
+func (s *Changes) listHeldCalls(ctx context.Context, st store.Store, run ledger.Run) ([]HeldCall, error) {
 	var out []HeldCall
 	for c, err := range st.Calls(ctx, run.Seq) {
 		if err != nil {
@@ -238,7 +238,7 @@ func (s *Changes) carry(ctx context.Context, c *Changeset, who string, d Decisio
 	}
 	return c.Set.Exclusive(func() error {
 		var err error
-		if c.Calls, err = s.held(ctx, c.store, c.Run); err != nil { // another process may have been here
+		if c.Calls, err = s.listHeldCalls(ctx, c.store, c.Run); err != nil { // another process may have been here
 			return err
 		}
 		q, err := c.carried(ctx, d)
@@ -256,14 +256,14 @@ func (s *Changes) carry(ctx context.Context, c *Changeset, who string, d Decisio
 			err = s.Carry(ctx, q)
 		}
 		var rerr error
-		if c.Calls, rerr = s.held(context.WithoutCancel(ctx), c.store, c.Run); err == nil {
+		if c.Calls, rerr = s.listHeldCalls(context.WithoutCancel(ctx), c.store, c.Run); err == nil {
 			err = rerr
 		}
 		if err == nil {
 			err = c.stopped()
 		}
 		if err != nil {
-			return errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
+			return errors.Join(err, c.recordEvent(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
 		}
 		return c.Set.Settle()
 	})

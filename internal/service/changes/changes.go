@@ -258,7 +258,7 @@ func (s *Changes) changeset(ctx context.Context, id string) (c Changeset, err er
 	}
 	c.decide = mayWrite(g.Chain(), c.Set.Workspace())
 	if g.Chain().MayHold() {
-		if c.Calls, err = s.held(ctx, c.store, c.Run); err != nil {
+		if c.Calls, err = s.listHeldCalls(ctx, c.store, c.Run); err != nil {
 			return c, err
 		}
 	}
@@ -272,15 +272,15 @@ func (s *Changes) changeset(ctx context.Context, id string) (c Changeset, err er
 	if err != nil {
 		return c, err
 	}
-	return c, c.tell(ctx, ledger.Event{Change: ledger.ChangesReview}, list)
+	return c, c.recordEvent(ctx, ledger.Event{Change: ledger.ChangesReview}, list)
 }
 
-func (c *Changeset) tell(ctx context.Context, ev ledger.Event, what any) error {
+func (c *Changeset) recordEvent(ctx context.Context, ev ledger.Event, what any) error {
 	return record(ctx, c.store, c.Run.Seq, ev, what)
 }
 
-// by is who decides, for the record; "": the operator of $REMIT_HOME.
-func (s *Changes) by(who string) string { return cmp.Or(who, "user:"+s.Home.User) }
+// decider is who decides, for the record; "": the operator of $REMIT_HOME.
+func (s *Changes) decider(who string) string { return cmp.Or(who, "user:"+s.Home.User) }
 
 // Apply carries a run's changes over into its workspace: those at or beneath the paths, relative to
 // the workspace, or all. Without paths it then carries out the held calls in order, until one does
@@ -300,7 +300,7 @@ func (s *Changes) Apply(ctx context.Context, who, id string, d Decision, paths .
 	if c, err = s.applyFiles(ctx, c, who, paths); err != nil || len(paths) > 0 {
 		return c, err
 	}
-	err = s.carry(ctx, &c, s.by(who), d)
+	err = s.carry(ctx, &c, s.decider(who), d)
 	return c, err
 }
 
@@ -309,18 +309,18 @@ func (s *Changes) applyFiles(ctx context.Context, c Changeset, who string, paths
 	if paths, err = inWorkspace(c.Set.Workspace(), paths); err != nil {
 		return c, err
 	}
-	who = s.by(who)
-	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesApplying, Principal: who}, nil); err != nil {
+	who = s.decider(who)
+	if err := c.recordEvent(ctx, ledger.Event{Change: ledger.ChangesApplying, Principal: who}, nil); err != nil {
 		return c, err
 	}
 	if err := c.label(ctx, paths); err != nil {
-		return c, errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
+		return c, errors.Join(err, c.recordEvent(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
 	}
 	c.Changes, err = c.Set.Apply(ctx, c.decide, paths...)
 	if err != nil {
-		return c, errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
+		return c, errors.Join(err, c.recordEvent(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
 	}
-	return c, c.tell(ctx, ledger.Event{Change: ledger.ChangesApplied, Principal: who}, c.Changes)
+	return c, c.recordEvent(ctx, ledger.Event{Change: ledger.ChangesApplied, Principal: who}, c.Changes)
 }
 
 // inWorkspace makes paths relative to the workspace.
@@ -352,7 +352,7 @@ func (s *Changes) Discard(ctx context.Context, who, id string) (Changeset, error
 		return c, err
 	}
 	return c, c.Set.Discard(func() error {
-		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: s.by(who)}, nil)
+		return c.recordEvent(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: s.decider(who)}, nil)
 	})
 }
 
@@ -363,7 +363,7 @@ func (s *Changes) Undo(ctx context.Context, who, id string, force ...string) (le
 	if err != nil {
 		return run, changeset.Back{}, err
 	}
-	home, who := s.Folder(), s.by(who)
+	home, who := s.Folder(), s.decider(who)
 	if _, err := home.Load(run.ID.String()); errors.Is(err, fault.NotFound) {
 		for i, f := range force {
 			if !filepath.IsAbs(f) {

@@ -100,7 +100,7 @@ func (s *Clients) Install(q Request) (Installed, bool, error) {
 	changed := false
 	err = s.installed().Change("install", out.Key(), func(list []Installed) ([]Installed, error) {
 		was, known := home.Entry(list, out.Key())
-		if err := alone(a, out, list); err != nil {
+		if err := refuseSecondHook(a, out, list); err != nil {
 			return nil, err
 		}
 		now, err := at.read()
@@ -149,9 +149,9 @@ func (s *Clients) intend(a agent, at place, out *Installed, changed bool, list [
 	return err
 }
 
-// alone refuses a second hook of one agent that would run beside the first: it would decide
+// refuseSecondHook refuses a second hook of one agent that would run beside the first: it would decide
 // what the first put in the place of a command.
-func alone(a agent, out Installed, list []Installed) error {
+func refuseSecondHook(a agent, out Installed, list []Installed) error {
 	for _, other := range list {
 		if other.Agent != out.Agent || other.Scope == out.Scope || other.Command == "" || out.Command == "" {
 			continue
@@ -274,7 +274,7 @@ func (s *Clients) checkExe(folder string) error {
 // merge gives the new content of a configuration file, and notes in out what undoes it.
 func (s *Clients) merge(out *Installed, now []byte, was Installed, known bool) ([]byte, error) {
 	if known {
-		clean, err := was.without(now)
+		clean, err := was.restoreConfig(now)
 		if err != nil {
 			return nil, err
 		}
@@ -309,9 +309,9 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// without gives a configuration as it would be if nothing had been installed; nil: no file. Where
+// restoreConfig gives a configuration as it would be if nothing had been installed; nil: no file. Where
 // the file is unchanged since, the result is the former file, to the byte.
-func (i Installed) without(now []byte) ([]byte, error) {
+func (i Installed) restoreConfig(now []byte) ([]byte, error) {
 	if now == nil {
 		return nil, nil
 	}
@@ -386,7 +386,7 @@ func (s *Clients) Remove(name string, scope Scope, folder string) (file string, 
 		if err != nil {
 			return nil, err
 		}
-		text, err := one.without(now)
+		text, err := one.restoreConfig(now)
 		switch {
 		case err != nil:
 			return nil, fault.Wrap(fault.CodeOf(err), err, "%s: %s", at.file(), fault.Message(err)).WithHint("mend the file, then run the command again")

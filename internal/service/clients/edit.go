@@ -204,8 +204,8 @@ func follow(last *hujson.Value, before *hujson.Extra, added *hujson.Value, end *
 	*before = append(slices.Clone(comment), *before...)
 }
 
-// closed lays out the end of an object or list whose last value was removed.
-func closed(gone *hujson.Value, before hujson.Extra, last *hujson.Value, end *hujson.Extra) {
+// closeAfterRemoval lays out the end of an object or list whose last value was removed.
+func closeAfterRemoval(gone *hujson.Value, before hujson.Extra, last *hujson.Value, end *hujson.Extra) {
 	comment := bytes.TrimRight(before, " \t\r\n")
 	*end = append(slices.Clone(comment), *end...)
 	switch {
@@ -297,7 +297,7 @@ func dropElement(list *hujson.Array, i int) {
 		if i > 0 {
 			last = &list.Elements[i-1]
 		}
-		closed(&gone, gone.BeforeExtra, last, &list.AfterExtra)
+		closeAfterRemoval(&gone, gone.BeforeExtra, last, &list.AfterExtra)
 	}
 	list.Elements = slices.Delete(list.Elements, i, i+1)
 }
@@ -315,7 +315,7 @@ func dropMember(obj *hujson.Object, name string) {
 		if i > 0 {
 			last = &obj.Members[i-1].Value
 		}
-		closed(&gone.Value, gone.Name.BeforeExtra, last, &obj.AfterExtra)
+		closeAfterRemoval(&gone.Value, gone.Name.BeforeExtra, last, &obj.AfterExtra)
 	}
 	obj.Members = slices.Delete(obj.Members, i, i+1)
 }

@@ -39,11 +39,11 @@ func (d *tomlDocument) decoded(path ...string) (v any, ok bool) {
 			return nil, false
 		}
 	}
-	return plain(v), true
+	return plainTOML(v), true
 }
 
-// plain gives a value of TOML as it would be read from JSON.
-func plain(v any) any {
+// plainTOML gives a value of TOML as it would be read from JSON.
+func plainTOML(v any) any {
 	b, err := json.Marshal(v)
 	var out any
 	if err != nil || json.Unmarshal(b, &out) != nil {
@@ -134,7 +134,7 @@ func (d *tomlDocument) prune(e Edit, original document) {
 		}
 		without := maps.Clone(d.tree)
 		delete(without, e.Path[0])
-		if !reflect.DeepEqual(plain(without), plain(after.tree)) {
+		if !reflect.DeepEqual(plainTOML(without), plainTOML(after.tree)) {
 			return false
 		}
 		*d = *after
@@ -165,7 +165,7 @@ func (d *tomlDocument) become(text []byte, e Edit, added bool) error {
 		if !added {
 			from, to = after, d
 		}
-		if reflect.DeepEqual(settled(from.tree, e), plain(to.tree)) {
+		if reflect.DeepEqual(settled(from.tree, e), plainTOML(to.tree)) {
 			*d = *after
 			return nil
 		}
@@ -175,7 +175,7 @@ func (d *tomlDocument) become(text []byte, e Edit, added bool) error {
 
 // settled gives settings with an edit.
 func settled(tree map[string]any, e Edit) any {
-	out, _ := plain(tree).(map[string]any)
+	out, _ := plainTOML(tree).(map[string]any)
 	table, ok := out[e.Path[0]].(map[string]any)
 	if !ok {
 		table = map[string]any{}

@@ -109,7 +109,7 @@ func TestChangedLinesOfTOMLAreNotGuessed(t *testing.T) {
 	}
 	text := strings.Replace(string(doc.bytes()), "timeout = 60", "timeout =  60 # mine", 1)
 	one := Installed{File: "requirements.toml", Command: "remit hook", Edits: own}
-	if _, err := one.without([]byte(text)); fault.CodeOf(err) != fault.Conflict || !strings.Contains(fault.Message(err), "by hand:\n[[hooks.Before]]") {
+	if _, err := one.restoreConfig([]byte(text)); fault.CodeOf(err) != fault.Conflict || !strings.Contains(fault.Message(err), "by hand:\n[[hooks.Before]]") {
 		t.Errorf("%v", err)
 	}
 }

@@ -150,7 +150,7 @@ func (s *Clients) MoveServers(name string, scope Scope, folder string, names []s
 		}
 		clean := now
 		if was, known := home.Entry(list, out.Key()); known {
-			if clean, err = was.without(now); err != nil {
+			if clean, err = was.restoreServers(now); err != nil {
 				return nil, err
 			}
 			for _, one := range was.Names {
@@ -304,9 +304,9 @@ func withBlock(src []byte, block string) []byte {
 	return append(out, block...)
 }
 
-// without gives a configuration with its servers again, and without the gateway. Where the file is
+// restoreServers gives a configuration with its servers again, and without the gateway. Where the file is
 // unchanged since, the result is the former file, to the byte.
-func (m Moved) without(now []byte) ([]byte, error) {
+func (m Moved) restoreServers(now []byte) ([]byte, error) {
 	if now == nil || digest(now) == m.After {
 		return []byte(m.Before), nil
 	}
@@ -385,7 +385,7 @@ func (s *Clients) RestoreServers(name string, scope Scope, folder string) (file 
 		if err != nil {
 			return nil, err
 		}
-		text, err := one.without(now)
+		text, err := one.restoreServers(now)
 		if err == nil && string(text) != string(now) {
 			_, err = at.write(now, text, scope.mode())
 		}
@@ -417,7 +417,7 @@ func (s *Clients) OwnGateway(name string, dirs ...string) bool {
 		}
 		ours[one.File] = one
 		for _, dir := range dirs {
-			folders = append(folders, between(one, dir)...)
+			folders = append(folders, foldersBetween(one, dir)...)
 		}
 	}
 	slices.Sort(folders)
@@ -439,8 +439,8 @@ func (s *Clients) OwnGateway(name string, dirs ...string) bool {
 	return found
 }
 
-// between lists the folders from dir up to the project whose servers were moved; nil: dir is not in it.
-func between(one Moved, dir string) (out []string) {
+// foldersBetween lists the folders from dir up to the project whose servers were moved; nil: dir is not in it.
+func foldersBetween(one Moved, dir string) (out []string) {
 	in, err := filepath.Rel(one.Folder, dir)
 	if one.Scope != Project || err != nil || !filepath.IsLocal(in) {
 		return nil

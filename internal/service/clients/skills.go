@@ -39,7 +39,7 @@ func ProjectSkill(dir, home, name string) (Skill, error) {
 		home = real
 	}
 	s := skillSearch{home: home}
-	if err := s.around(dir); err != nil {
+	if err := s.searchProject(dir); err != nil {
 		return out, err
 	}
 	for _, file := range s.files {
@@ -143,8 +143,8 @@ type skillSearch struct {
 	seen, taken int
 }
 
-// around looks in the project that has a folder: in all of its folders, and in those above.
-func (s *skillSearch) around(dir string) error {
+// searchProject looks in the project that has a folder: in all of its folders, and in those above.
+func (s *skillSearch) searchProject(dir string) error {
 	top := dir
 	for at := dir; at != s.home && at != filepath.Dir(at); at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
@@ -157,11 +157,11 @@ func (s *skillSearch) around(dir string) error {
 	if top == s.home {
 		return nil
 	}
-	return s.below(top)
+	return s.searchBelow(top)
 }
 
-// below looks for .claude in all folders below one.
-func (s *skillSearch) below(dir string) error {
+// searchBelow looks for .claude in all folders below one.
+func (s *skillSearch) searchBelow(dir string) error {
 	entries, err := list(dir, &s.seen, maxProjectEntries)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *skillSearch) below(dir string) error {
 		case strings.EqualFold(e.Name(), ".claude"):
 			err = s.claude(at)
 		case e.IsDir() && e.Name() != ".git" && at != s.home:
-			err = s.below(at)
+			err = s.searchBelow(at)
 		}
 		if err != nil {
 			return err

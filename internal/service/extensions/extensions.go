@@ -261,7 +261,7 @@ func (x *Extensions) refreshExtensions() error {
 	known := make([]chat.Extension, len(list))
 	bounds := map[string]Bounds{}
 	for i, e := range list {
-		known[i] = x.known(e, bounds)
+		known[i] = x.describeForRouter(e, bounds)
 	}
 	router, err := chat.NewRouter(known, x.Usage)
 	if err != nil {
@@ -274,9 +274,9 @@ func (x *Extensions) refreshExtensions() error {
 	return nil
 }
 
-// known returns the description of an extension for the router. If the extension cannot be used,
+// describeForRouter returns the description of an extension for the router. If the extension cannot be used,
 // these are the names of its commands and the reason.
-func (x *Extensions) known(e Extension, bounds map[string]Bounds) chat.Extension {
+func (x *Extensions) describeForRouter(e Extension, bounds map[string]Bounds) chat.Extension {
 	out := chat.Extension{ID: e.ID, Name: e.Name}
 	if e.Enabled {
 		p, err := x.loadExtension(e)

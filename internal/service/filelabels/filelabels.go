@@ -62,7 +62,7 @@ func (l Labels) Look(ctx context.Context, q runner.LabelQuery) (runner.LabelsFou
 	}
 	if q.Process && s.recorded {
 		for _, label := range s.names {
-			near, err := s.around(ctx, label)
+			near, err := s.mayBeRead(ctx, label)
 			if err != nil {
 				return out, err
 			}
@@ -145,7 +145,7 @@ func (s *search) fill(ctx context.Context, a *tool.Action, out *runner.LabelsFou
 	}
 	a.Labels, a.Below = sorted(slices.Concat(slices.Concat(found...), s.folderLabels(real))), nil
 	if content.Folder {
-		if a.Below, err = s.below(ctx, real); err != nil {
+		if a.Below, err = s.labelsBelow(ctx, real); err != nil {
 			return err
 		}
 	}
@@ -154,10 +154,10 @@ func (s *search) fill(ctx context.Context, a *tool.Action, out *runner.LabelsFou
 	}
 	// A file with labels by its path keeps them wherever it is copied, and a copy that was found
 	// keeps them at its place.
-	if by := without(pattern, found[1]); len(by) > 0 {
+	if by := subtractLabels(pattern, found[1]); len(by) > 0 {
 		out.Found = append(out.Found, ledger.FileLabel{File: keys[1], Labels: by})
 	}
-	if by := without(found[1], slices.Concat(found[0], pattern)); len(by) > 0 {
+	if by := subtractLabels(found[1], slices.Concat(found[0], pattern)); len(by) > 0 {
 		out.Found = append(out.Found, ledger.FileLabel{File: keys[0], Labels: by})
 	}
 	return nil
@@ -167,15 +167,15 @@ func (s *search) fill(ctx context.Context, a *tool.Action, out *runner.LabelsFou
 func (s *search) folderLabels(path string) []string {
 	var out []string
 	for _, f := range s.folders {
-		if within(f.Key.Path(), path) {
+		if isWithin(f.Key.Path(), path) {
 			out = append(out, f.Label)
 		}
 	}
 	return out
 }
 
-// without returns the labels that are not among others.
-func without(labels, others []string) []string {
+// subtractLabels returns the labels that are not among others.
+func subtractLabels(labels, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(labels), func(l string) bool { return slices.Contains(others, l) })
 }
 
@@ -211,18 +211,18 @@ func contentKey(c files.Content) ledger.LabelKey {
 	return ledger.ContentKey(strconv.FormatInt(c.Size, 10), c.SHA256)
 }
 
-// below lists the labels of files in a folder.
-func (s *search) below(ctx context.Context, folder string) ([]string, error) {
+// labelsBelow lists the labels of files in a folder.
+func (s *search) labelsBelow(ctx context.Context, folder string) ([]string, error) {
 	var out []string
 	for _, f := range s.folders {
-		if within(folder, f.Key.Path()) {
+		if isWithin(folder, f.Key.Path()) {
 			out = append(out, f.Label)
 		}
 	}
 	for _, label := range s.names {
 		found := false
 		err := s.eachPath(ctx, label, string(ledger.PathKey(slashed(folder))), func(path string) (bool, error) {
-			found = there(path)
+			found = mayExist(path)
 			return !found, nil
 		})
 		if err != nil {
@@ -255,9 +255,9 @@ func (l Labels) eachPath(ctx context.Context, label, prefix string, f func(path 
 	}
 }
 
-// around reports whether a process of the call may read a file with a label. Where there are
+// mayBeRead reports whether a process of the call may read a file with a label. Where there are
 // many that it may not read, it is taken to.
-func (s *search) around(ctx context.Context, label string) (bool, error) {
+func (s *search) mayBeRead(ctx context.Context, label string) (bool, error) {
 	for _, f := range s.folders {
 		if f.Label == label {
 			return true, nil
@@ -266,7 +266,7 @@ func (s *search) around(ctx context.Context, label string) (bool, error) {
 	found, looked := false, 0
 	look := func(path string) (bool, error) {
 		looked++
-		found = looked > maxDecided || readable(s.q.Chain, path) && there(path)
+		found = looked > maxDecided || readable(s.q.Chain, path) && mayExist(path)
 		return !found, nil
 	}
 	prefix, _, _ := ledger.KeyPrefixes("")
@@ -292,7 +292,7 @@ func (l Labels) Having(ctx context.Context, flows *policy.Flows, chain policy.Ch
 	of, looked := flows.Set([]string{label}), 0
 	err := l.eachPath(ctx, label, prefix, func(path string) (bool, error) {
 		looked++
-		if flows.Pattern(path)&of == 0 && readable(chain, path) && there(path) {
+		if flows.Pattern(path)&of == 0 && readable(chain, path) && mayExist(path) {
 			out.Paths = append(out.Paths, path)
 		}
 		out.Unknown = looked > maxDecided || len(out.Paths) > maxWithheld
@@ -366,9 +366,9 @@ func writable(chain policy.Chain) []string {
 		var both []string
 		for _, a := range out {
 			for _, b := range bases {
-				if within(a, b) {
+				if isWithin(a, b) {
 					both = append(both, b)
-				} else if within(b, a) {
+				} else if isWithin(b, a) {
 					both = append(both, a)
 				}
 			}

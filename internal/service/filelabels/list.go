@@ -51,7 +51,7 @@ func List(ctx context.Context, st store.Backend, q Query) ([]Item, store.LabelPl
 		}
 		for _, r := range list {
 			f.After = store.LabelPlace{Label: r.Label, Key: r.Key}
-			if path := r.Key.Path(); path == "" && !q.Contents || q.Below != "" && !within(q.Below, path) {
+			if path := r.Key.Path(); path == "" && !q.Contents || q.Below != "" && !isWithin(q.Below, path) {
 				continue
 			}
 			if q.Limit > 0 && len(out) == q.Limit {

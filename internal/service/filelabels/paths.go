@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// within reports whether a path is a folder or in it.
-func within(folder, p string) bool { return p == folder || strings.HasPrefix(p, slashed(folder)) }
+// isWithin reports whether a path is a folder or in it.
+func isWithin(folder, p string) bool { return p == folder || strings.HasPrefix(p, slashed(folder)) }
 
 // slashed is a folder's path with a slash at its end.
 func slashed(folder string) string { return strings.TrimSuffix(folder, "/") + "/" }
 
-// there reports whether there is something at a path, or that cannot be told.
-func there(path string) bool {
+// mayExist reports whether there is something at a path, or that cannot be told.
+func mayExist(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }

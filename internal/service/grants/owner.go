@@ -14,12 +14,12 @@ import (
 // made under any of a person's own grants belongs to the person. It is "" for every other grant, as
 // for narrowed or handed-on ones: these own only things made under them.
 func OwnerOf(ctx context.Context, st store.Grants, id string) (string, error) {
-	g, err := known(ctx, st, id)
+	g, err := findGrant(ctx, st, id)
 	if err != nil {
 		return "", err
 	}
 	if g.Parent != uuid.Nil && g.Device != "" {
-		root, err := known(ctx, st, g.Parent.String())
+		root, err := findGrant(ctx, st, g.Parent.String())
 		if err != nil || root.Holder != g.Holder {
 			return "", err
 		}
@@ -31,8 +31,8 @@ func OwnerOf(ctx context.Context, st store.Grants, id string) (string, error) {
 	return g.Person.ID(), nil
 }
 
-// known finds a grant; one that was appended offline has no record, and is empty.
-func known(ctx context.Context, st store.Grants, id string) (store.GrantRecord, error) {
+// findGrant finds a grant; one that was appended offline has no record, and is empty.
+func findGrant(ctx context.Context, st store.Grants, id string) (store.GrantRecord, error) {
 	g, err := st.Grant(ctx, id)
 	if fault.CodeOf(err) == fault.GrantUnknown {
 		return store.GrantRecord{}, nil

@@ -80,7 +80,7 @@ func (h *History) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger
 	}
 	f := q.filter()
 	if q.Run != "" {
-		if err := f.within(ctx, st, q.Run); err != nil {
+		if err := f.boundToRun(ctx, st, q.Run); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -161,7 +161,7 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, error
 	case ledger.RunStarted:
 		e.Status, run = "running", s.Seq
 		e.ofSubject(&ev)
-		err = au.begins(run, ev)
+		err = au.noteRunID(run, ev)
 	case ledger.RunFinished:
 	case ledger.Changeset:
 		e.Status = ev.Change.String()
@@ -228,12 +228,12 @@ func (au *auditor) run(ctx context.Context, seq ledger.Seq) (uuid.UUID, error) {
 	if err != nil {
 		return uuid.Nil, err
 	}
-	err = au.begins(seq, ev)
+	err = au.noteRunID(seq, ev)
 	return au.runs[seq], err
 }
 
-// begins notes the ID of a run, which only its first event tells.
-func (au *auditor) begins(seq ledger.Seq, ev ledger.Event) error {
+// noteRunID notes the ID of a run, which only its first event tells.
+func (au *auditor) noteRunID(seq ledger.Seq, ev ledger.Event) error {
 	id, err := uuid.FromBytes(ev.ID)
 	if err != nil {
 		return fault.Wrap(fault.StoreCorrupt, err, "event %d starts no run", seq)

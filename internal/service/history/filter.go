@@ -24,8 +24,8 @@ var subjects = []store.Mark{store.KindMark(ledger.RunStarted), store.KindMark(le
 // eventFilter selects events by the store's index.
 type eventFilter struct{ store.EventFilter }
 
-// within bounds the events to the time of a run.
-func (f *eventFilter) within(ctx context.Context, st store.Store, id string) error {
+// boundToRun bounds the events to the time of a run.
+func (f *eventFilter) boundToRun(ctx context.Context, st store.Store, id string) error {
 	run, err := st.Run(ctx, id)
 	if err != nil {
 		return err

@@ -48,10 +48,10 @@ func (b *Batch) Once(key string, make func() (any, error)) (any, error) {
 	return v, nil
 }
 
-func (b *Batch) last() ledger.Seq { return b.Events[len(b.Events)-1].Seq }
+func (b *Batch) lastSeq() ledger.Seq { return b.Events[len(b.Events)-1].Seq }
 
-// after is the part of a batch after a position; nil: nothing.
-func (b *Batch) after(last ledger.Seq) *Batch {
+// tailAfter is the part of a batch after a position; nil: nothing.
+func (b *Batch) tailAfter(last ledger.Seq) *Batch {
 	for i := range b.Events {
 		switch {
 		case b.Events[i].Seq <= last:
@@ -126,7 +126,7 @@ func (r *reading) run(ctx context.Context, st store.Store) {
 	for last := r.last; ; {
 		err := patiently(ctx, func() error {
 			return batches(ctx, au, last, func(b *Batch) error {
-				last = b.last()
+				last = b.lastSeq()
 				r.add(b)
 				return nil
 			})
@@ -155,10 +155,10 @@ func patiently(ctx context.Context, read func() error) error {
 func (r *reading) add(b *Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.batches, r.last = append(r.batches, b), b.last()
+	r.batches, r.last = append(r.batches, b), b.lastSeq()
 	for r.kept += len(b.Events); r.kept > mostKept; {
 		oldest := r.batches[0]
-		r.from, r.kept = oldest.last(), r.kept-len(oldest.Events)
+		r.from, r.kept = oldest.lastSeq(), r.kept-len(oldest.Events)
 		r.batches[0] = nil
 		r.batches = r.batches[1:]
 	}
@@ -174,7 +174,7 @@ func (r *reading) next(last ledger.Seq) (list []*Batch, behind bool, changed <-c
 		return nil, true, nil, nil
 	}
 	for i := len(r.batches) - 1; i >= 0; i-- {
-		if r.batches[i].last() <= last {
+		if r.batches[i].lastSeq() <= last {
 			break
 		}
 		list = r.batches[i:]
@@ -200,12 +200,12 @@ func (h *History) Follow(ctx context.Context, after *ledger.Seq, emit func(*Batc
 	r := h.feed.join(st, last)
 	defer h.feed.leave()
 	pass := func(b *Batch) error {
-		if b = b.after(last); b == nil {
+		if b = b.tailAfter(last); b == nil {
 			return nil
 		}
 		err := emit(b)
 		if err == nil {
-			last = b.last()
+			last = b.lastSeq()
 		}
 		return err
 	}

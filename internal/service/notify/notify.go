@@ -114,7 +114,7 @@ func (n *Notifier) Notify(e Event) {
 	}
 	n.start()
 	for i, q := range n.queues {
-		if !n.lasts(n.channels[i]) {
+		if !n.keepsEvents(n.channels[i]) {
 			n.offer(n.channels[i], q, e)
 		}
 	}
@@ -123,8 +123,8 @@ func (n *Notifier) Notify(e Event) {
 	}
 }
 
-// lasts reports whether events of a channel are kept until they were delivered.
-func (n *Notifier) lasts(c Channel) bool {
+// keepsEvents reports whether events of a channel are kept until they were delivered.
+func (n *Notifier) keepsEvents(c Channel) bool {
 	_, ok := c.(*webhook)
 	return ok && n.Outbox != nil
 }
@@ -169,7 +169,7 @@ func (n *Notifier) start() {
 // to the channel. One that the channel has no room for is sent from the outbox later.
 func (n *Notifier) keepAndOffer(queues []chan Event, e Event) {
 	for i, c := range n.channels {
-		if !n.lasts(c) {
+		if !n.keepsEvents(c) {
 			continue
 		}
 		if _, err := n.Outbox.add(c.Name(), e); err != nil {
@@ -184,7 +184,7 @@ func (n *Notifier) keepAndOffer(queues []chan Event, e Event) {
 
 // settle notes how the delivery of an event ended.
 func (n *Notifier) settle(c Channel, e Event, err error) {
-	if !n.lasts(c) {
+	if !n.keepsEvents(c) {
 		if err != nil {
 			n.failed(c, e, err)
 		}

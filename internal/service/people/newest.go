@@ -90,9 +90,9 @@ func (p *People) advance(ctx context.Context, who *ledger.Person, role settings.
 			if slices.ContainsFunc(n.Retired, at.Equal) {
 				continue
 			}
-			n.After = later(n.After, at.Add(skew)) // the issuer's clock may be ahead
-			if !n.Seen.After(at) {                 // with any clock of the issuer
-				n.After = later(n.After, n.Person.Said)
+			n.After = laterTime(n.After, at.Add(skew)) // the issuer's clock may be ahead
+			if !n.Seen.After(at) {                     // with any clock of the issuer
+				n.After = laterTime(n.After, n.Person.Said)
 			}
 		}
 		if !who.Said.After(n.After) {
@@ -127,7 +127,7 @@ func (p *People) compare(n *newest, who *ledger.Person, role settings.Role) erro
 	return fault.New(fault.GrantRevoked, "a token of this person that is as new or newer gives another role").WithHint("sign in again at the issuer")
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

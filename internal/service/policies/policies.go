@@ -122,7 +122,7 @@ func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	src, known, err := s.own(workspace)
+	src, known, err := s.workspacePolicy(workspace)
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -276,13 +276,13 @@ func (s *Policies) Replace(file, digest string, text []byte) error {
 // Own gives the content of the workspace's remit.yaml and whether it is trusted; nil: there
 // is none.
 func (s *Policies) Own(workspace string) (source []byte, trusted bool, err error) {
-	src, known, err := s.own(workspace)
+	src, known, err := s.workspacePolicy(workspace)
 	return src, src != nil && known == runner.DigestOf(src).String(), err
 }
 
-// own gives the content of the workspace's remit.yaml, nil if there is none, and the digest
+// workspacePolicy gives the content of the workspace's remit.yaml, nil if there is none, and the digest
 // that was trusted.
-func (s *Policies) own(workspace string) (source []byte, trusted string, err error) {
+func (s *Policies) workspacePolicy(workspace string) (source []byte, trusted string, err error) {
 	file := filepath.Join(workspace, workspaceFile)
 	src, err := wholefile.ReadRegular(file, MaxPolicySize)
 	if errors.Is(err, fs.ErrNotExist) {

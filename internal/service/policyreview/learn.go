@@ -130,7 +130,7 @@ func (l *learner) read(ctx context.Context, r recordedRun) error {
 		case !letThrough(c):
 			l.refused(c, call)
 		default:
-			if err := l.done(ctx, r.rec, c, call); err != nil {
+			if err := l.addDone(ctx, r.rec, c, call); err != nil {
 				return err
 			}
 		}
@@ -157,8 +157,8 @@ func (l *learner) refused(c ledger.Call, call policy.Call) {
 	}
 }
 
-// done adds the actions that a call needed, and the actions that were observed while it ran.
-func (l *learner) done(ctx context.Context, rec *replay.Recording, c ledger.Call, call policy.Call) error {
+// addDone adds the actions that a call needed, and the actions that were observed while it ran.
+func (l *learner) addDone(ctx context.Context, rec *replay.Recording, c ledger.Call, call policy.Call) error {
 	l.specs[c.Tool] = call.Tool
 	args := map[string]any(call.Args)
 	if args == nil {
@@ -169,7 +169,7 @@ func (l *learner) done(ctx context.Context, rec *replay.Recording, c ledger.Call
 		return err
 	}
 	for _, a := range call.Actions {
-		l.uses = append(l.uses, learn.Use{Action: a, Tool: c.Tool, Args: args, Below: below(c.Tool, a, rec.Bound.Workspace, seen)})
+		l.uses = append(l.uses, learn.Use{Action: a, Tool: c.Tool, Args: args, Below: readsFolder(c.Tool, a, rec.Bound.Workspace, seen)})
 	}
 	if len(call.Actions) == 0 {
 		l.uses = append(l.uses, learn.Use{Tool: c.Tool, Args: args})
@@ -207,9 +207,9 @@ func (l *learner) attempts(ctx context.Context, rec *replay.Recording, c ledger.
 	return err
 }
 
-// below reports whether a call read a folder, and so the files below it: of a file bytes were read,
+// readsFolder reports whether a call read a folder, and so the files below it: of a file bytes were read,
 // of a folder none.
-func below(id tool.ID, a tool.Action, workspace string, seen []tool.Happened) bool {
+func readsFolder(id tool.ID, a tool.Action, workspace string, seen []tool.Happened) bool {
 	if a.Kind != tool.FileRead || id != "fs.list" && id != "fs.grep" {
 		return false
 	}

@@ -237,7 +237,7 @@ func (l *linter) note(chain policy.Chain, c ledger.Call, call policy.Call, works
 	look(policy.Call{Tool: call.Tool, Args: call.Args, Actions: call.Actions, Plan: call.Plan}, learn.Use{})
 	for _, a := range call.Actions {
 		look(policy.Call{Tool: call.Tool, Args: call.Args, Actions: []tool.Action{a}, Plan: call.Plan},
-			learn.Use{Action: a, Below: below(c.Tool, a, workspace, seen)})
+			learn.Use{Action: a, Below: readsFolder(c.Tool, a, workspace, seen)})
 	}
 	for _, h := range seen {
 		if a, ok := learn.Observed(workspace, h); ok {

@@ -68,7 +68,7 @@ func (l *linter) narrower(e *lintEntry) []string {
 	if e.Effect != policy.Allow || e.Section == "tools" || !e.Plain() || e.decided < minUses || len(e.uses) == 0 || l.unseen(e) {
 		return nil
 	}
-	alone := l.alone(e.Section, e.Pattern)
+	alone := l.chainOfSection(e.Section, e.Pattern)
 	if alone == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (l *linter) narrower(e *lintEntry) []string {
 	if len(out) == 0 || slices.ContainsFunc(out, func(text string) bool { return !alone.Includes(kind, text) }) {
 		return nil
 	}
-	if l.alone(e.Section, out...).Includes(kind, e.Pattern) {
+	if l.chainOfSection(e.Section, out...).Includes(kind, e.Pattern) {
 		return nil // as wide as the entry
 	}
 	return out
@@ -126,8 +126,8 @@ func (l *linter) commonFolder(e *lintEntry) []string {
 	return []string{rel + "/**"}
 }
 
-// alone is a chain of one policy that allows patterns of one section; nil if that is not valid.
-func (l *linter) alone(section string, patterns ...string) policy.Chain {
+// chainOfSection is a chain of one policy that allows patterns of one section; nil if that is not valid.
+func (l *linter) chainOfSection(section string, patterns ...string) policy.Chain {
 	var quoted []string
 	for _, text := range patterns {
 		quoted = append(quoted, strconv.Quote(text))

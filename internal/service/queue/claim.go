@@ -71,8 +71,8 @@ func full(limit string, taken map[string]int) bool {
 	return err == nil && taken[limit[:i]] >= most
 }
 
-// closed reports whether no run of a lane can be started by this worker now.
-func (w *working) closed(l lane, taken map[string]int) bool {
+// isLaneClosed reports whether no run of a lane can be started by this worker now.
+func (w *working) isLaneClosed(l lane, taken map[string]int) bool {
 	if l.owner != "" && l.owner != "user:"+w.q.Home.User || full(l.limit, taken) {
 		return true
 	}
@@ -126,7 +126,7 @@ func (w *working) startDue(ctx context.Context, st store.Backend) (begun int, er
 // of the lane after it.
 func (w *working) nextLane(lanes []store.Lane, taken map[string]int, passed map[store.Lane]bool) (first store.Lane, upTo time.Time, ok bool) {
 	for _, l := range lanes {
-		if passed[store.Lane{Name: l.Name, Priority: l.Priority}] || w.closed(parseLane(l.Name), taken) {
+		if passed[store.Lane{Name: l.Name, Priority: l.Priority}] || w.isLaneClosed(parseLane(l.Name), taken) {
 			continue
 		}
 		if !ok {
@@ -144,7 +144,7 @@ func (w *working) nextLane(lanes []store.Lane, taken map[string]int, passed map[
 // startOf claims runs of a lane and begins to start them. Blocked runs are filed. It
 // returns how many it began to start.
 func (w *working) startOf(ctx context.Context, st store.Backend, l store.Lane, upTo time.Time, room int, taken map[string]int) (begun int, err error) {
-	for most := room; begun < room && !w.closed(parseLane(l.Name), taken); most = pageSize {
+	for most := room; begun < room && !w.isLaneClosed(parseLane(l.Name), taken); most = pageSize {
 		list, err := st.ClaimQueued(ctx, l, upTo, most)
 		if err != nil || len(list) == 0 {
 			return begun, err
@@ -179,7 +179,7 @@ func (w *working) startOf(ctx context.Context, st store.Backend, l store.Lane, u
 // that says so.
 func (w *working) begin(run *store.QueuedRun, taken map[string]int, to *string) bool {
 	limit := reached(run.Limits, taken)
-	if l := laneOf(run, limit); limit != "" || w.closed(l, taken) {
+	if l := laneOf(run, limit); limit != "" || w.isLaneClosed(l, taken) {
 		*to = l.String()
 		return false
 	}
@@ -227,6 +227,6 @@ func (w *working) carry(ctx context.Context, st store.Backend, run *store.Queued
 		w.fail(st.FileQueued(after, "", failed, run.ID))
 	}
 	if mine {
-		w.tell(st, run.ID)
+		w.announceOutcome(st, run.ID)
 	}
 }

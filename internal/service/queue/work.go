@@ -288,8 +288,8 @@ func (w *working) rested(session uuid.UUID) {
 	delete(w.resting, session)
 }
 
-// tell tells what became of a run.
-func (w *working) tell(st store.Backend, id uuid.UUID) {
+// announceOutcome tells what became of a run.
+func (w *working) announceOutcome(st store.Backend, id uuid.UUID) {
 	if w.Ended == nil {
 		return
 	}
@@ -312,7 +312,7 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 	if err != nil {
 		return false, err
 	}
-	unlock, err := w.q.alone(ctx, st, run.ID)
+	unlock, err := w.q.lockRun(ctx, st, run.ID)
 	if err != nil || unlock == nil {
 		return false, err
 	}
@@ -328,7 +328,7 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 		r, err = w.q.request(&run, t)
 	}
 	if err == nil {
-		err = w.q.spent(ctx, st, run)
+		err = w.q.checkBudgets(ctx, st, run)
 	}
 	switch {
 	case err != nil:
@@ -356,10 +356,10 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 // startLocks is how many files the locks of alone are spread over.
 const startLocks = 64
 
-// alone keeps other processes of this home from starting a run at the same time: they would
+// lockRun keeps other processes of this home from starting a run at the same time: they would
 // share the folder of its held changes, which is made before the start is recorded. Without
 // unlock another process starts it, or has.
-func (q *Queue) alone(ctx context.Context, st store.Backend, id uuid.UUID) (unlock func(), err error) {
+func (q *Queue) lockRun(ctx context.Context, st store.Backend, id uuid.UUID) (unlock func(), err error) {
 	unlock, err = wholefile.TryLock(filepath.Join(q.Home.Dir, "queue", fmt.Sprintf("%02x.lock", id[15]%startLocks)))
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "a queued run cannot be started: %v", err)
@@ -418,8 +418,8 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// spent fails if a budget of the run's grant, or of one that it derives from, is used up.
-func (q *Queue) spent(ctx context.Context, st store.Backend, run store.QueuedRun) error {
+// checkBudgets fails if a budget of the run's grant, or of one that it derives from, is used up.
+func (q *Queue) checkBudgets(ctx context.Context, st store.Backend, run store.QueuedRun) error {
 	for at := run.Grant; at != uuid.Nil; {
 		meters, err := st.Spent(ctx, at)
 		if err != nil {

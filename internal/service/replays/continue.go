@@ -73,7 +73,7 @@ func (s *Replays) forkPoint(ctx context.Context, runs []ledger.Run, from string)
 // continueFrom forks before a step, resumes the fork and waits for it.
 func continueFrom(ctx context.Context, s *agent.Service, session, step string, on func(agent.Event)) (agent.Session, error) {
 	by := agent.Caller{Name: home.Person()}
-	upTo, err := before(ctx, s, session, step)
+	upTo, err := lastBefore(ctx, s, session, step)
 	if err != nil {
 		return agent.Session{}, err
 	}
@@ -104,9 +104,9 @@ func continueFrom(ctx context.Context, s *agent.Service, session, step string, o
 	return now, errors.Join(err, serr)
 }
 
-// before gives the number of the last message before a step's call: before the answer of a
+// lastBefore gives the number of the last message before a step's call: before the answer of a
 // model, or before the result of a tool call.
-func before(ctx context.Context, s *agent.Service, session, step string) (int, error) {
+func lastBefore(ctx context.Context, s *agent.Service, session, step string) (int, error) {
 	if n, _, answer := strings.Cut(step, "/"); answer {
 		at, err := strconv.Atoi(n)
 		return at - 1, err

@@ -174,18 +174,18 @@ func (r *replayedRun) Call(ctx context.Context, c runner.Call) (runner.Outcome, 
 	if c.Args = args; err != nil {
 		return r.Refuse(ctx, c, err)
 	}
-	return r.after(ctx, c, r.runner.Execute(ctx, r.run, c))
+	return r.compareCall(ctx, c, r.runner.Execute(ctx, r.run, c))
 }
 
 // Refuse records again that a call could not be made.
 func (r *replayedRun) Refuse(ctx context.Context, c runner.Call, why error) (runner.Outcome, error) {
 	c.Args = nil
-	return r.after(ctx, c, r.runner.Refuse(ctx, r.run, c, why))
+	return r.compareCall(ctx, c, r.runner.Refuse(ctx, r.run, c, why))
 }
 
-// after compares a call with its record. A call without a record had not begun when the
+// compareCall compares a call with its record. A call without a record had not begun when the
 // recorded run was cut off.
-func (r *replayedRun) after(ctx context.Context, c runner.Call, o runner.Outcome) (runner.Outcome, error) {
+func (r *replayedRun) compareCall(ctx context.Context, c runner.Call, o runner.Outcome) (runner.Outcome, error) {
 	if o.Fatal != nil {
 		return o, o.Fatal
 	}

@@ -110,7 +110,7 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 	if head, rest, ok := bytes.Cut(got.Policy, []byte("\n")); ok && bytes.HasPrefix(head, []byte("#")) {
 		got.Policy = append([]byte(learnedHead), rest...)
 	}
-	got.Policy = append(got.Policy, w.before()...)
+	got.Policy = append(got.Policy, w.firstSteps()...)
 	if err == nil {
 		_, err = policy.Parse(name, got.Policy)
 	}
@@ -216,13 +216,13 @@ func (w *witness) file(t sandbox.Touch) {
 // writable, only if they exist when it starts, and lets names be made only where a whole folder can
 // be written.
 func (w *witness) place(t sandbox.Touch, below bool) (p string, all bool) {
-	if there(t.Path) && !t.Named {
+	if pathExists(t.Path) && !t.Named {
 		return t.Path, below
 	}
 	dir := path.Dir(t.Path)
-	if !there(t.Path) && t.Folder || !there(dir) {
+	if !pathExists(t.Path) && t.Folder || !pathExists(dir) {
 		p = t.Path
-		for !there(path.Dir(p)) {
+		for !pathExists(path.Dir(p)) {
 			p = path.Dir(p)
 		}
 		w.first[p] = "mkdir -p " + w.shown(p)
@@ -232,7 +232,7 @@ func (w *witness) place(t sandbox.Touch, below bool) (p string, all bool) {
 		w.open[dir] = w.open[dir] || t.Use == sandbox.Wrote
 		return dir, true
 	}
-	if t.Use == sandbox.Wrote && there(t.Path) {
+	if t.Use == sandbox.Wrote && pathExists(t.Path) {
 		w.first[t.Path] = w.shown(t.Path) + " is replaced or removed, not written: only the entry \"**\" of files.write lets a command do that"
 	} else {
 		w.first[t.Path] = "touch " + w.shown(t.Path)
@@ -240,8 +240,8 @@ func (w *witness) place(t sandbox.Touch, below bool) (p string, all bool) {
 	return t.Path, below
 }
 
-// there reports whether the host has a path.
-func there(p string) bool {
+// pathExists reports whether the host has a path.
+func pathExists(p string) bool {
 	_, err := os.Lstat(p)
 	return err == nil
 }
@@ -251,11 +251,11 @@ func (w *witness) shown(p string) string {
 	return tool.Action{Kind: tool.Command, Argv: []string{strings.TrimPrefix(p, w.env.Workspace+"/")}}.Subject()
 }
 
-// before lists the steps that must come before the command can run under the policy.
-func (w *witness) before() []byte {
+// firstSteps lists the steps that must come before the command can run under the policy.
+func (w *witness) firstSteps() []byte {
 	var out []byte
 	for _, p := range slices.Sorted(maps.Keys(w.first)) {
-		if !w.within(p) {
+		if !w.canMakeIn(p) {
 			out = append(out, "#   "+w.first[p]+"\n"...)
 		}
 	}
@@ -265,8 +265,8 @@ func (w *witness) before() []byte {
 	return append([]byte("\n# A sandbox can make files writable that exist when it starts. Before that:\n"), out...)
 }
 
-// within reports whether a path lies in a folder in which the command can make it.
-func (w *witness) within(p string) bool {
+// canMakeIn reports whether a path lies in a folder in which the command can make it.
+func (w *witness) canMakeIn(p string) bool {
 	for dir := path.Dir(p); len(dir) > 1; dir = path.Dir(dir) {
 		if w.open[dir] {
 			return true
@@ -289,7 +289,7 @@ func (w *witness) hidden(t sandbox.Touch) {
 	if t.Use == sandbox.Wrote {
 		at = path.Dir(p)
 	}
-	if !there(at) {
+	if !pathExists(at) {
 		return
 	}
 	a := tool.Action{Kind: kindOf(t.Use), Path: p, Real: p}

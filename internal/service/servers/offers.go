@@ -63,7 +63,7 @@ func (m *Offers) Watch(f func(server, uri string)) (stop func()) {
 	}
 }
 
-func (m *Offers) tell(server, uri string) {
+func (m *Offers) announceUpdate(server, uri string) {
 	m.mu.Lock()
 	fs := slices.Collect(maps.Values(m.watchers))
 	m.mu.Unlock()

@@ -47,8 +47,8 @@ func (m *Servers) mcpServer(s Server) *mcpsource.Server {
 	c := mcpsource.Config{
 		Name: s.Name, Source: "mcp", Version: m.Home.Version, Logs: m.mcpLog(s.Name), Cannot: m.cannot(s), Within: s.Within, Folder: m.Folder(s),
 		Asks: s.asks(), Protocol: s.Protocol, Pin: s.Package.pin(),
-		Updated:   func(uri string) { m.Offers.tell(s.Name, uri) },
-		Reoffered: func() { m.Offers.tell(s.Name, "") },
+		Updated:   func(uri string) { m.Offers.announceUpdate(s.Name, uri) },
+		Reoffered: func() { m.Offers.announceUpdate(s.Name, "") },
 		Start:     func(ctx context.Context) (*mcpsource.Link, error) { return m.startMCP(ctx, s) },
 	}
 	if s.URL != "" {

@@ -50,8 +50,8 @@ func (s responses) keep(session string, r chat.Response) error {
 	return s.sweep(time.Now())
 }
 
-// last gives a session's last response; false: there is none, or it is too old.
-func (s responses) last(session string) (chat.Response, bool, error) {
+// lastResponse gives a session's last response; false: there is none, or it is too old.
+func (s responses) lastResponse(session string) (chat.Response, bool, error) {
 	const most = 8 * chat.MaxResponse // JSON writes some characters as six
 	b, err := wholefile.ReadRegular(filepath.Join(s.home.Dir, responseFile(session)), most)
 	if errors.Is(err, fs.ErrNotExist) {

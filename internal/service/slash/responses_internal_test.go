@@ -20,14 +20,14 @@ func TestTheLastResponseOfASession(t *testing.T) {
 			t.Error("two sessions have one key")
 		}
 	}
-	if _, ok, err := s.last(key); ok || err != nil {
+	if _, ok, err := s.lastResponse(key); ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	for _, content := range []string{"first", strings.Repeat("\x01ä", chat.MaxResponse/3)} {
 		if err := s.keep(key, chat.Response{At: time.Now(), Content: content}); err != nil {
 			t.Fatal(err)
 		}
-		if r, ok, err := s.last(key); !ok || err != nil || r.Content != content {
+		if r, ok, err := s.lastResponse(key); !ok || err != nil || r.Content != content {
 			t.Fatalf("%d bytes, %v, %v", len(r.Content), ok, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestTheLastResponseOfASession(t *testing.T) {
 	if err := s.keep(key, chat.Response{At: time.Now().Add(-25 * time.Hour), Content: "old"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := s.last(key); ok || err != nil {
+	if _, ok, err := s.lastResponse(key); ok || err != nil {
 		t.Error("an old response counts", err)
 	}
 	old := time.Now().Add(-25 * time.Hour)

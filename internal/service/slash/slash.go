@@ -87,13 +87,13 @@ func (s *Commands) Run(ctx context.Context, q Request) (Result, error) {
 		if err := s.carryOut(ctx, q, labels, &out); err != nil {
 			return agent.CommandResult{}, err
 		}
-		return s.told(out), nil
+		return s.historyResult(out), nil
 	})
 	return out, err
 }
 
-// told is a result as a session's history keeps it.
-func (s *Commands) told(r Result) agent.CommandResult {
+// historyResult is a result as a session's history keeps it.
+func (s *Commands) historyResult(r Result) agent.CommandResult {
 	content := chat.Content(r.Outcome.Output)
 	if r.Outcome.Err != nil {
 		content = strings.TrimSpace(r.Outcome.Err.Error() + "\n" + content)
@@ -167,7 +167,7 @@ const defaultQuestion = "What does this output say? Give the main points."
 
 // analysis makes the call that analyzes a session's last response.
 func (s *Commands) analysis(r chat.Route, session, model string, labels *runner.Context) (tool.ID, tool.Args, error) {
-	last, ok, err := s.responses().last(session)
+	last, ok, err := s.responses().lastResponse(session)
 	switch {
 	case err != nil:
 		return "", nil, err
@@ -191,7 +191,7 @@ func (s *Commands) analysis(r chat.Route, session, model string, labels *runner.
 	}
 	question := chat.SchemaQuestion
 	if r.Name == "response" {
-		question = asked(r.Input["question"])
+		question = questionArgument(r.Input["question"])
 	}
 	args := tool.Args{"model": model, "system": chat.AnalysisSystem, "messages": []any{map[string]any{"role": "user", "text": chat.Analysis(last, question)}}}
 	if n, ok := r.Input["max_tokens"]; ok {
@@ -200,8 +200,8 @@ func (s *Commands) analysis(r chat.Route, session, model string, labels *runner.
 	return modelchat.ID, args, nil
 }
 
-// asked reads the argument that has the question: a text, or a list of words.
-func asked(v any) string {
+// questionArgument reads the argument that has the question: a text, or a list of words.
+func questionArgument(v any) string {
 	words, many := v.([]any)
 	if !many {
 		words = []any{v}

@@ -80,7 +80,7 @@ func (s *Witnesses) Accept(ctx context.Context, name string) (*witness.Disagreem
 		if err != nil {
 			return nil, err
 		}
-		if known := s.known(name); known != nil {
+		if known := s.readNote(name); known != nil {
 			if d, err := s.accept(ctx, st, name, differs(witness.Compare(ctx, st, known))); d != nil || err != nil {
 				return d, errors.Join(err, os.Remove(s.note(name)))
 			}

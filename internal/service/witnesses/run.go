@@ -98,7 +98,7 @@ func (s *Witnesses) settle(w settings.Witness, r Result) {
 	s.log(w.Name, r.Err)
 	if errors.Is(r.Err, fault.RolledBack) && !at.alerted {
 		at.alerted = true
-		s.tell(notify.WitnessDisagrees, w.Name, "A witness has another history of the ledger than the ledger has", nil)
+		s.notifyPeople(notify.WitnessDisagrees, w.Name, "A witness has another history of the ledger than the ledger has", nil)
 	}
 }
 
@@ -109,11 +109,11 @@ func (s *Witnesses) late(w settings.Witness) {
 	at := s.states[w.Name]
 	if age := time.Since(at.agreed); age > w.Within && !at.alerted {
 		at.alerted = true
-		s.tell(notify.WitnessBehind, w.Name, "A witness has no new checkpoint of the ledger", map[string]string{"seconds": strconv.Itoa(int(age.Seconds()))})
+		s.notifyPeople(notify.WitnessBehind, w.Name, "A witness has no new checkpoint of the ledger", map[string]string{"seconds": strconv.Itoa(int(age.Seconds()))})
 	}
 }
 
-func (s *Witnesses) tell(kind, name, title string, facts map[string]string) {
+func (s *Witnesses) notifyPeople(kind, name, title string, facts map[string]string) {
 	if facts == nil {
 		facts = map[string]string{}
 	}
@@ -177,7 +177,7 @@ func (s *Witnesses) Status(ctx context.Context, st store.Backend) ([]Status, err
 			one.Where = "cosigning"
 		}
 		if info, err := os.Stat(s.note(w.Name)); err == nil {
-			if c, err := st.OpenCheckpoint(s.known(w.Name)); err == nil {
+			if c, err := st.OpenCheckpoint(s.readNote(w.Name)); err == nil {
 				one.Size, one.At = c.Size, info.ModTime()
 			}
 		}

@@ -112,8 +112,8 @@ func (s *Witnesses) note(name string) string {
 	return filepath.Join(s.Home.Dir, Folder, name+".note")
 }
 
-// known reads that copy; nil: there is none.
-func (s *Witnesses) known(name string) []byte {
+// readNote reads that copy; nil: there is none.
+func (s *Witnesses) readNote(name string) []byte {
 	b, err := wholefile.Read(s.note(name), maxNote)
 	if err != nil {
 		return nil // without it the witness is asked
@@ -159,7 +159,7 @@ func (s *Witnesses) checkFiles(ctx context.Context, st store.Backend, list []one
 }
 
 func (s *Witnesses) checkHere(ctx context.Context, st store.Backend, w one) error {
-	if known := s.known(w.Name); known != nil {
+	if known := s.readNote(w.Name); known != nil {
 		if err := differs(witness.Compare(ctx, st, known)); err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func Disagrees(results []Result) error {
 func (s *Witnesses) send(ctx context.Context, st store.Backend, w one) Result {
 	ctx, stop := context.WithTimeout(ctx, sendWithin)
 	defer stop()
-	known := s.known(w.Name)
+	known := s.readNote(w.Name)
 	out := Result{Name: w.Name}
 	if known != nil {
 		if out.Err = s.judge(ctx, st, w.Name, differs(witness.Compare(ctx, st, known))); out.Err != nil && !errors.Is(out.Err, errWasAccepted) {

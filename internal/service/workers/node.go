@@ -170,7 +170,7 @@ func (n *Node) admit(ctx context.Context, raw net.Conn, done func()) {
 		n.join(ctx, conn)
 	case s.NegotiatedProtocol == wire.WorkProtocol && len(s.VerifiedChains) > 0:
 		id, err := identityOf(s.PeerCertificates[0])
-		if err != nil || !n.known(id, s.PeerCertificates[0]) {
+		if err != nil || !n.mayConnect(id, s.PeerCertificates[0]) {
 			return
 		}
 		_ = conn.SetDeadline(time.Time{})
@@ -199,8 +199,8 @@ func (n *Node) join(ctx context.Context, conn *tls.Conn) {
 	_ = wire.Write(conn, a) // the worker may have gone; its token is used
 }
 
-// known reports whether a worker may connect. One that joined at another node is added.
-func (n *Node) known(id remote.Identity, c *x509.Certificate) bool {
+// mayConnect reports whether a worker may connect. One that joined at another node is added.
+func (n *Node) mayConnect(id remote.Identity, c *x509.Certificate) bool {
 	key := hex.EncodeToString(id.Key)
 	ok := true
 	err := n.s.change(func(st *state) error {

@@ -18,8 +18,8 @@ import (
 // renewEvery is how often a worker looks at its certificate.
 const renewEvery = time.Hour
 
-// due reports whether a certificate is in the last third of its time.
-func due(c *x509.Certificate, now time.Time) bool {
+// isDue reports whether a certificate is in the last third of its time.
+func isDue(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/3
 }
 
@@ -35,7 +35,7 @@ func (s *Workers) renew(a authority, c *x509.Certificate, q joinRequest) ([]byte
 		return nil, fault.New(fault.GrantInvalid, "a worker can only renew the certificate of its own key")
 	}
 	now := time.Now()
-	if !due(c, now) {
+	if !isDue(c, now) {
 		return nil, fault.New(fault.Conflict, "the worker's certificate is valid until %s; it is renewed in the last third of its time", c.NotAfter.UTC().Format(time.RFC3339))
 	}
 	w := Worker{Name: id.Name, Labels: id.Labels, Key: hex.EncodeToString(id.Key), Joined: now.UTC(), Until: now.Add(s.life()).UTC()}
@@ -85,7 +85,7 @@ func (k *member) renewed(ctx context.Context, addr string, q RunRequest) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {
-		if c, err := x509.ParseCertificate(k.now().cert); err == nil && due(c, time.Now()) {
+		if c, err := x509.ParseCertificate(k.now().cert); err == nil && isDue(c, time.Now()) {
 			if err := k.renew(ctx, addr, q.Home); err != nil {
 				q.Told("renewal failed", fault.Message(err))
 			} else {
