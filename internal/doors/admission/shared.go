@@ -58,7 +58,7 @@ func (s *Shared) Take(ctx context.Context, keys ...string) (wait time.Duration, 
 }
 
 func (s *Shared) take(ctx context.Context, key string) (time.Duration, error) {
-	p := s.of(key)
+	p := s.partOf(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := time.Now(); p.left == 0 || now.After(p.until) {
@@ -72,8 +72,8 @@ func (s *Shared) take(ctx context.Context, key string) (time.Duration, error) {
 	return 0, nil
 }
 
-// of gives the part of a key. Parts that may not be used any more are forgotten once they are many.
-func (s *Shared) of(key string) *part {
+// partOf gives the part of a key. Parts that may not be used any more are forgotten once they are many.
+func (s *Shared) partOf(key string) *part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.parts[key]

@@ -187,7 +187,7 @@ func (c *conn) make(ctx context.Context, k *call, rc runner.Call) (runner.Outcom
 		delete(c.calls, rc.Index)
 		c.mu.Unlock()
 	}()
-	run, err := c.live(ctx)
+	run, err := c.liveRun(ctx)
 	if err != nil {
 		return runner.Outcome{}, err
 	}
@@ -196,7 +196,7 @@ func (c *conn) make(ctx context.Context, k *call, rc runner.Call) (runner.Outcom
 
 // refuse records a call that cannot be made.
 func (c *conn) refuse(ctx context.Context, rc runner.Call, why error) (runner.Outcome, error) {
-	run, err := c.live(ctx)
+	run, err := c.liveRun(ctx)
 	if err != nil {
 		return runner.Outcome{}, err
 	}

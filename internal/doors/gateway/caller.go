@@ -80,7 +80,7 @@ func (k *call) ask(ctx context.Context, server string, qs map[string]tool.Questi
 			e.Message = fmt.Sprintf("MCP server %q asks: %s", server, e.Message)
 		}
 	}
-	got, err := k.given(ctx, wanted)
+	got, err := k.answersFor(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func (k *call) ask(ctx context.Context, server string, qs map[string]tool.Questi
 	return out, nil
 }
 
-// given returns the answers that came with the client's request, once, or else its present answers.
-func (k *call) given(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error) {
+// answersFor returns the answers that came with the client's request, once, or else its present answers.
+func (k *call) answersFor(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	k.mu.Lock()
 	brought := k.answers
 	k.answers = nil

@@ -213,8 +213,8 @@ func (c *conn) run() Session {
 	return c.session
 }
 
-// live is the connection's run. If that was interrupted, it begins another one.
-func (c *conn) live(ctx context.Context) (Session, error) {
+// liveRun is the connection's run. If that was interrupted, it begins another one.
+func (c *conn) liveRun(ctx context.Context) (Session, error) {
 	c.runs.Lock()
 	defer c.runs.Unlock()
 	if !c.session.Interrupted() {

@@ -68,8 +68,10 @@ type client struct {
 	made  made
 }
 
-// gone reports whether the session has ended, or never started.
-func (c *client) gone() bool { return c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 }
+// hasEnded reports whether the session has ended, or never started.
+func (c *client) hasEnded() bool {
+	return c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0
+}
 
 // revoked reports whether the grant of the session can no longer be used.
 func (c *client) revoked(ctx context.Context) bool { return refusesGrant(c.conn.run().Usable(ctx)) }
@@ -160,7 +162,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	default:
 		c.handler.ServeHTTP(rw, r)
 	}
-	gone := c.gone() || r.Context().Err() != nil && c.revoked(after)
+	gone := c.hasEnded() || r.Context().Err() != nil && c.revoked(after)
 	if c.shared && fresh && (gone || c.initialized(after) != nil) {
 		_ = c.forget(after, st) // it expires
 	}
@@ -263,7 +265,7 @@ func (w *web) clientOf(r *http.Request, token string, who *callers.Caller, st st
 	if !sessions {
 		key = "token " + string(hash[:])
 	}
-	if c, err := w.known(r.Context(), key, hash, st); c != nil || err != nil {
+	if c, err := w.findClient(r.Context(), key, hash, st); c != nil || err != nil {
 		return c, false, refusal(err), err
 	}
 	if sessions && key != "" {
@@ -321,9 +323,9 @@ func (w *web) begin(r *http.Request, hash [sha256.Size]byte, who *callers.Caller
 	return first, first == c, 0, nil
 }
 
-// known finds a client by its key, if the token is the client's; nil: there is none, or its
+// findClient finds a client by its key, if the token is the client's; nil: there is none, or its
 // session has ended.
-func (w *web) known(ctx context.Context, key string, hash [sha256.Size]byte, st store.Ephemera) (*client, error) {
+func (w *web) findClient(ctx context.Context, key string, hash [sha256.Size]byte, st store.Ephemera) (*client, error) {
 	w.mu.Lock()
 	c := w.clients[key]
 	if c == nil || subtle.ConstantTimeCompare(c.token[:], hash[:]) != 1 {
@@ -336,7 +338,7 @@ func (w *web) known(ctx context.Context, key string, hash [sha256.Size]byte, st 
 	alive := err == nil
 	if alive && c.shared {
 		if alive, err = c.alive(ctx, st); alive {
-			alive = !c.gone() // it was not used here for long
+			alive = !c.hasEnded() // it was not used here for long
 		}
 	}
 	if alive && err == nil {

@@ -102,9 +102,9 @@ func (c *conn) offer(chain policy.Chain, can map[tool.ID]*tool.Spec) {
 			put(now.prompts, c.prompts, origin{o.Server, p.Name}, x.Name, &x, func() { c.server.AddPrompt(&x, c.handlePrompt) })
 		}
 	}
-	c.server.RemoveResources(c.resources.without(now.resources)...)
-	c.server.RemoveResourceTemplates(c.templates.without(now.templates)...)
-	c.server.RemovePrompts(c.prompts.without(now.prompts)...)
+	c.server.RemoveResources(c.resources.difference(now.resources)...)
+	c.server.RemoveResourceTemplates(c.templates.difference(now.templates)...)
+	c.server.RemovePrompts(c.prompts.difference(now.prompts)...)
 	c.shelves = now
 }
 
@@ -159,8 +159,8 @@ func tried(add func()) (ok bool) {
 	return
 }
 
-// without gives the names that the other shelf does not have.
-func (s shelf) without(other shelf) []string {
+// difference gives the names that the other shelf does not have.
+func (s shelf) difference(other shelf) []string {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(s)), func(name string) bool { _, there := other[name]; return there })
 }
 

@@ -38,7 +38,7 @@ func (c *conn) read(ctx context.Context, req *mcp.ReadResourceRequest, asking bo
 		return &mcp.ReadResourceResult{InputRequests: q.wanted, RequestState: q.state}, nil
 	}
 	var out mcp.ReadResourceResult
-	if err := c.into(o, err, &out); err != nil {
+	if err := c.decodeOutput(o, err, &out); err != nil {
 		if fault.CodeOf(o.Err) == fault.NotFound {
 			return nil, mcp.ResourceNotFoundError(req.Params.URI)
 		}
@@ -76,7 +76,7 @@ func (c *conn) prompt(ctx context.Context, req *mcp.GetPromptRequest, asking boo
 		return &mcp.GetPromptResult{InputRequests: q.wanted, RequestState: q.state}, nil
 	}
 	var out mcp.GetPromptResult
-	if err := c.into(o, err, &out); err != nil {
+	if err := c.decodeOutput(o, err, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -112,7 +112,7 @@ func (c *conn) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.Com
 		Total   int      `json:"total"`
 		HasMore bool     `json:"has_more"`
 	}
-	if err := c.into(o, err, &out); err != nil {
+	if err := c.decodeOutput(o, err, &out); err != nil {
 		return nil, err
 	}
 	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: out.Values, Total: out.Total, HasMore: out.HasMore}}, nil
@@ -135,7 +135,7 @@ func (c *conn) subscribe(ctx context.Context, req *mcp.SubscribeRequest) error {
 	}
 	o, _, err := c.carry(ctx, request{said: req, session: req.Session, key: "resources/subscribe"}, false,
 		func() (runner.Call, error) { return from.call(tool.WatchResource, tool.Args{"uri": from.name}), nil })
-	if err := c.into(o, err, &struct{}{}); err != nil {
+	if err := c.decodeOutput(o, err, &struct{}{}); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -187,8 +187,8 @@ func (o origin) call(kind string, args tool.Args) runner.Call {
 	return runner.Call{Tool: tool.ID("mcp:" + o.server + ":" + kind), Args: args}
 }
 
-// into reads the output of a call, or gives its error.
-func (c *conn) into(o runner.Outcome, fatal error, out any) error {
+// decodeOutput reads the output of a call, or gives its error.
+func (c *conn) decodeOutput(o runner.Outcome, fatal error, out any) error {
 	if fatal != nil {
 		return fatalError(fatal)
 	}

@@ -185,7 +185,7 @@ func (c *client) wait(ctx context.Context) error {
 
 // replay initializes a session at this node as its client did at another one.
 func (c *client) replay(ctx context.Context, hello []byte) error {
-	if status := c.post(ctx, hello, ""); status != http.StatusOK || c.gone() {
+	if status := c.post(ctx, hello, ""); status != http.StatusOK || c.hasEnded() {
 		return c.whyFailed(ctx, status)
 	}
 	return c.initialized(ctx)

@@ -132,7 +132,7 @@ func (e *Event) skill(in object) error {
 }
 
 func (e *Event) multiEdit(in object) error {
-	p, err := e.at(in, "file_path")
+	p, err := e.needPath(in, "file_path")
 	if err != nil {
 		return err
 	}

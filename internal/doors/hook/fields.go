@@ -263,8 +263,8 @@ func (e *Event) fileCall(id tool.ID, args tool.Args) error {
 	return nil
 }
 
-// at is needArg for a path.
-func (e *Event) at(o object, names ...string) (string, error) {
+// needPath is needArg for a path.
+func (e *Event) needPath(o object, names ...string) (string, error) {
 	p, err := o.needArg(names...)
 	if err != nil {
 		return "", err
@@ -283,7 +283,7 @@ func (e *Event) setDir(dir string) error {
 
 // file adds a call of a file tool whose only argument is a path.
 func (e *Event) file(id tool.ID, o object, names ...string) error {
-	p, err := e.at(o, names...)
+	p, err := e.needPath(o, names...)
 	if err != nil {
 		return err
 	}
@@ -323,7 +323,7 @@ func (e *Event) shell(o object, dirs ...string) error {
 
 // write adds a call that replaces a file.
 func (e *Event) write(o object, content string, names ...string) error {
-	p, err := e.at(o, names...)
+	p, err := e.needPath(o, names...)
 	if err != nil {
 		return err
 	}
@@ -336,7 +336,7 @@ func (e *Event) write(o object, content string, names ...string) error {
 
 // editOnce adds the edit of a file by one replacement.
 func (e *Event) editOnce(o object, path, old, after, all string) error {
-	p, err := e.at(o, path)
+	p, err := e.needPath(o, path)
 	if err != nil {
 		return err
 	}

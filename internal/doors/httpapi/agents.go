@@ -100,8 +100,8 @@ var exampleAgent = map[string]any{
 	"created_at": "2026-11-21T12:00:00Z", "updated_at": "2026-11-21T12:00:00Z",
 }
 
-// by gives the caller in the form of package agent.
-func (a *asked) by() agent.Caller {
+// agentCaller gives the caller in the form of package agent.
+func (a *asked) agentCaller() agent.Caller {
 	return agent.Caller{Name: a.who.Name, Token: a.who.Token, Proven: a.who.Proven}
 }
 
@@ -116,7 +116,7 @@ func (s *Server) agents() {
 		errors:  []int{409},
 		request: map[string]any{"name": "Clock", "system_prompt": "Answer briefly.", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}}, answer: exampleAgent,
 	}, func(ctx context.Context, in *create) (*agentAnswer, error) {
-		a, err := s.o.Agents.CreateAgent(ctx, in.by(), in.Body.agent())
+		a, err := s.o.Agents.CreateAgent(ctx, in.agentCaller(), in.Body.agent())
 		return answerAgent(a), err
 	})
 	route(s, operation{
@@ -172,7 +172,7 @@ func (s *Server) readAgents() {
 		id: "getAgent", method: http.MethodGet, path: "/v1/agents/{agent_id}", tag: "agents", action: "agents.read", summary: "Get an agent",
 		errors: []int{404}, answer: exampleAgent,
 	}, func(ctx context.Context, in *one) (*agentAnswer, error) {
-		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+		if err := checkWholeID(fault.AgentUnknown, "agent", in.ID); err != nil {
 			return nil, err
 		}
 		a, err := s.o.Agents.Agent(ctx, in.ID)
@@ -185,7 +185,7 @@ func (s *Server) readAgents() {
 			"capabilities": []any{map[string]any{"id": "current_time", "name": "Current Time"}},
 			"tools":        []any{map[string]any{"name": "get_current_time", "id": "current_time.get_current_time", "capability": "current_time", "risk": "low"}}},
 	}, func(ctx context.Context, in *one) (*struct{ Body agent.Effective }, error) {
-		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+		if err := checkWholeID(fault.AgentUnknown, "agent", in.ID); err != nil {
 			return nil, err
 		}
 		v, err := s.o.Agents.Effective(ctx, in.ID)
@@ -206,14 +206,14 @@ func (s *Server) changeAgents() {
 		errors:  []int{404, 409, 412},
 		request: map[string]any{"capabilities": []any{"current_time", "session_file_system"}}, answer: exampleAgent,
 	}, func(ctx context.Context, in *patch) (*agentAnswer, error) {
-		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+		if err := checkWholeID(fault.AgentUnknown, "agent", in.ID); err != nil {
 			return nil, err
 		}
 		version, err := ifMatch(in.Match)
 		if err != nil {
 			return nil, err
 		}
-		a, err := s.o.Agents.UpdateAgent(ctx, in.by(), in.ID, version, in.Body.apply)
+		a, err := s.o.Agents.UpdateAgent(ctx, in.agentCaller(), in.ID, version, in.Body.apply)
 		if err != nil {
 			return nil, stale(err, version)
 		}
@@ -227,9 +227,9 @@ func (s *Server) changeAgents() {
 		id: "deleteAgent", method: http.MethodDelete, path: "/v1/agents/{agent_id}", tag: "agents", action: "agents.write", status: http.StatusNoContent,
 		summary: "Delete an agent", text: "Its sessions can still be read, but take no more messages. The record keeps the agent.", errors: []int{404, 409},
 	}, func(ctx context.Context, in *remove) (*struct{}, error) {
-		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+		if err := checkWholeID(fault.AgentUnknown, "agent", in.ID); err != nil {
 			return nil, err
 		}
-		return nil, s.o.Agents.DeleteAgent(ctx, in.by(), in.ID)
+		return nil, s.o.Agents.DeleteAgent(ctx, in.agentCaller(), in.ID)
 	})
 }

@@ -99,7 +99,7 @@ func (s *Server) runCommand() {
 			}
 			scope = in.Body.Session
 			history = func(ctx context.Context, do agent.Carry) error {
-				return s.o.Conversations.Command(ctx, in.by(), in.Body.Session, do)
+				return s.o.Conversations.Command(ctx, in.agentCaller(), in.Body.Session, do)
 			}
 		}
 		in.Body.Run = in.x.run

@@ -246,7 +246,7 @@ func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text
 	case e := <-queue:
 		return &Streamed{func(huma.Context) {
 			defer release()
-			s.tell(x, b, e, queue, slow)
+			s.sendTurn(x, b, e, queue, slow)
 		}}, nil
 	case <-b.done:
 	}
@@ -254,7 +254,7 @@ func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text
 	case e := <-queue:
 		return &Streamed{func(huma.Context) {
 			defer release()
-			s.tell(x, b, e, queue, slow)
+			s.sendTurn(x, b, e, queue, slow)
 		}}, nil
 	default:
 	}
@@ -265,8 +265,8 @@ func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text
 	return nil, b.err
 }
 
-// tell sends a turn's events until it is over.
-func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan agent.Event, slow <-chan struct{}) {
+// sendTurn sends a turn's events until it is over.
+func (s *Server) sendTurn(x *exchange, b *begun, first agent.Event, queue <-chan agent.Event, slow <-chan struct{}) {
 	st := s.open(x)
 	beat := time.NewTicker(s.limits.Heartbeat)
 	defer beat.Stop()

@@ -151,7 +151,7 @@ func (s *Server) changeFiles() {
 		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
-		info, err := s.o.Files.WriteFile(ctx, in.by(), in.ID, path, append([]byte{}, in.RawBody...), version)
+		info, err := s.o.Files.WriteFile(ctx, in.agentCaller(), in.ID, path, append([]byte{}, in.RawBody...), version)
 		if err != nil {
 			return nil, stale(err, version)
 		}
@@ -173,6 +173,6 @@ func (s *Server) changeFiles() {
 		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
-		return nil, s.o.Files.DeleteFile(ctx, in.by(), in.ID, path, in.Recursive)
+		return nil, s.o.Files.DeleteFile(ctx, in.agentCaller(), in.ID, path, in.Recursive)
 	})
 }

@@ -127,8 +127,8 @@ func (m *remembered) end(key string, rec *recording, keep bool) {
 	close(rec.done)
 }
 
-// once makes a request, unless it was made before with the same key.
-func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
+// doOnce makes a request, unless it was made before with the same key.
+func (s *Server) doOnce(x *exchange, r *http.Request, body []byte, do func()) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" || x.op.method != http.MethodPost {
 		do()
@@ -161,7 +161,7 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 		return
 	}
 	if rec.status == 0 { // the record tells what came of it
-		s.once(x, r, body, do)
+		s.doOnce(x, r, body, do)
 		return
 	}
 	for name, values := range rec.header {

@@ -154,11 +154,11 @@ func (s *Server) postMessage() {
 		case in.Body.Queue != nil:
 			return s.queueMessage(ctx, in.x, in.who, found, in.Body.Content, in.Body.Queue)
 		case wantsStream(in.r):
-			return s.streamTurn(in.x, in.by(), found, in.Body.Content)
+			return s.streamTurn(in.x, in.agentCaller(), found, in.Body.Content)
 		case prefersAsync(in.Prefer):
-			return s.startTurn(in.x, in.by(), found, in.Body.Content)
+			return s.startTurn(in.x, in.agentCaller(), found, in.Body.Content)
 		}
-		return s.turn(ctx, in.x, in.by(), found, in.Body.Content)
+		return s.turn(ctx, in.x, in.agentCaller(), found, in.Body.Content)
 	})
 }
 

@@ -89,9 +89,9 @@ func missing(code fault.Code, what, id string) error {
 	return fault.New(code, "no %s has the ID %q", what, id)
 }
 
-// whole checks that an ID is complete. A prefix, which the command line accepts, could name
+// checkWholeID checks that an ID is complete. A prefix, which the command line accepts, could name
 // something else later.
-func whole(code fault.Code, what, id string) error {
+func checkWholeID(code fault.Code, what, id string) error {
 	if u, err := uuid.Parse(id); err != nil || u.String() != id {
 		return missing(code, what, id)
 	}

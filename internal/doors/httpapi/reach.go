@@ -38,7 +38,7 @@ func (a *asked) reaches(lineage func() ([]string, error)) (bool, error) {
 // that does not exist.
 func reachable[T any](ctx context.Context, code fault.Code, what, id string, find func(ctx context.Context, id string) (T, error), reaches func(T) (bool, error)) (T, error) {
 	var none T
-	if err := whole(code, what, id); err != nil {
+	if err := checkWholeID(code, what, id); err != nil {
 		return none, err
 	}
 	found, err := find(ctx, id)

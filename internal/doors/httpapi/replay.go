@@ -38,7 +38,7 @@ func (s *Server) replay() {
 		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
-		if err := s.o.Turns.EndRun(ctx, in.by(), in.ID); err != nil {
+		if err := s.o.Turns.EndRun(ctx, in.agentCaller(), in.ID); err != nil {
 			return nil, err
 		}
 		r, err := s.o.Runs.ReplaySession(ctx, in.ID)

@@ -244,7 +244,7 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			s.fail(x, p)
 			return
 		}
-		s.once(x, r, body, func() {
+		s.doOnce(x, r, body, func() {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			handler(&humaCall{humaContext: humago.NewContext(o, r, x), x: x, r: r})
 		})
@@ -469,12 +469,12 @@ func (s *Server) describe() huma.API {
 	}
 	return huma.NewAPI(huma.Config{
 		OpenAPI: doc, Formats: map[string]huma.Format{"application/json": jsonFormat(), problemType: jsonFormat()}, DefaultFormat: "application/json",
-		Transformers: []huma.Transformer{s.told},
+		Transformers: []huma.Transformer{s.toProblem},
 	}, router{s})
 }
 
-// told gives every error the form of Problem.
-func (s *Server) told(c huma.Context, _ string, v any) (any, error) {
+// toProblem gives every error the form of Problem.
+func (s *Server) toProblem(c huma.Context, _ string, v any) (any, error) {
 	own, ok := c.(*humaCall)
 	if !ok {
 		return v, nil

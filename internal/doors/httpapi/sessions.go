@@ -89,14 +89,14 @@ func (s *Server) sessions() {
 		summary: "Start a session", text: "The session's grant derives from the caller's, and never allows more than the caller can hand on.", errors: []int{404, 409},
 		request: map[string]any{"agent_id": "019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11", "title": "A first talk"}, answer: exampleSession,
 	}, func(ctx context.Context, in *create) (*sessionAnswer, error) {
-		if err := whole(fault.AgentUnknown, "agent", in.Body.Agent); err != nil {
+		if err := checkWholeID(fault.AgentUnknown, "agent", in.Body.Agent); err != nil {
 			return nil, err
 		}
 		mode, err := in.Body.mode()
 		if err != nil {
 			return nil, err
 		}
-		made, err := s.o.Sessions.CreateSession(ctx, in.by(), in.Body.Agent, in.Body.Title, mode)
+		made, err := s.o.Sessions.CreateSession(ctx, in.agentCaller(), in.Body.Agent, in.Body.Title, mode)
 		return answerSession(made), err
 	})
 	s.listSessions()
@@ -114,7 +114,7 @@ func (s *Server) sessions() {
 		if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 			return nil, err
 		}
-		return nil, s.o.Sessions.DeleteSession(ctx, in.by(), in.ID)
+		return nil, s.o.Sessions.DeleteSession(ctx, in.agentCaller(), in.ID)
 	})
 	s.steerSessions()
 }
@@ -198,7 +198,7 @@ func (s *Server) steerSessions() {
 			if _, err := s.session(ctx, &in.asked, in.ID); err != nil {
 				return nil, err
 			}
-			after, err := do(ctx, in.by(), in.ID)
+			after, err := do(ctx, in.agentCaller(), in.ID)
 			return answerSession(after), err
 		})
 	}
@@ -233,7 +233,7 @@ func (s *Server) steerSessions() {
 				mode = &m
 			}
 		}
-		made, err := s.o.Sessions.Fork(ctx, in.by(), in.ID, upTo, mode)
+		made, err := s.o.Sessions.Fork(ctx, in.agentCaller(), in.ID, upTo, mode)
 		return answerSession(made), err
 	})
 }

@@ -28,7 +28,7 @@ func Localhost(ctx context.Context, a Address) (net.Listener, error) {
 			_ = l.Close() // the error is more important
 			return nil, fault.Wrap(fault.Internal, err, "the address of a listener cannot be read")
 		}
-		all, err := beside(ctx, l, at)
+		all, err := listenBeside(ctx, l, at)
 		if err == nil {
 			return join(all), nil
 		}
@@ -41,8 +41,8 @@ func Localhost(ctx context.Context, a Address) (net.Listener, error) {
 	}
 }
 
-// beside listens at the addresses of localhost that l does not cover. l is the first of the list.
-func beside(ctx context.Context, l net.Listener, at netip.AddrPort) ([]net.Listener, error) {
+// listenBeside listens at the addresses of localhost that l does not cover. l is the first of the list.
+func listenBeside(ctx context.Context, l net.Listener, at netip.AddrPort) ([]net.Listener, error) {
 	all := []net.Listener{l}
 	for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
 		own := at.Addr()

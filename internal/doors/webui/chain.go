@@ -30,7 +30,7 @@ func (x *exchange) chainOf(run ledger.Run, step report.Step) []chainLink {
 	if run.Grant == uuid.Nil || x.api.get("/v1/grants/"+run.Grant.String(), nil, &own) != nil {
 		return out
 	}
-	above, err := x.above(own)
+	above, err := x.listAncestors(own)
 	if err != nil {
 		above = nil
 	}

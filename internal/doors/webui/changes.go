@@ -28,8 +28,8 @@ type heldView struct {
 	Next  string
 }
 
-// held lists changesets.
-func (x *exchange) held(query url.Values) ([]heldLine, string, error) {
+// listHeld lists changesets.
+func (x *exchange) listHeld(query url.Values) ([]heldLine, string, error) {
 	var list httpapi.ChangesetList
 	if err := x.api.get("/v1/changes", query, &list); err != nil {
 		return nil, "", err
@@ -48,7 +48,7 @@ func (s *Server) changesets(x *exchange) (*page, error) {
 	}
 	var v heldView
 	var err error
-	if v.Items, v.Next, err = x.held(query); err != nil {
+	if v.Items, v.Next, err = x.listHeld(query); err != nil {
 		return nil, err
 	}
 	if v.Next != "" {

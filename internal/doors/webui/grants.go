@@ -141,8 +141,8 @@ func (x *exchange) tree(list []grants.Described) []grantLine {
 // maxBelow bounds the grants below one that are shown and counted.
 const maxBelow = 200
 
-// below lists the grants that derive from one, and reports whether there are more.
-func (x *exchange) below(id uuid.UUID) (list []grants.Described, more bool, err error) {
+// listDescendants lists the grants that derive from one, and reports whether there are more.
+func (x *exchange) listDescendants(id uuid.UUID) (list []grants.Described, more bool, err error) {
 	for next := []uuid.UUID{id}; len(next) > 0; next = next[1:] {
 		var page httpapi.GrantList
 		if err := x.api.get("/v1/grants", url.Values{"parent_id": {next[0].String()}, "limit": {strconv.Itoa(maxBelow)}}, &page); err != nil {
@@ -161,8 +161,8 @@ func (x *exchange) below(id uuid.UUID) (list []grants.Described, more bool, err 
 	return list, false, nil
 }
 
-// above lists the grants that one derives from, the root first, as far as they can be read.
-func (x *exchange) above(g grants.Described) ([]grantLine, error) {
+// listAncestors lists the grants that one derives from, the root first, as far as they can be read.
+func (x *exchange) listAncestors(g grants.Described) ([]grantLine, error) {
 	var out []grantLine
 	for up := g.Parent; up != uuid.Nil; {
 		var parent grants.Described
@@ -217,10 +217,10 @@ func (s *Server) grantPage(x *exchange, ask, reason string, alert *httpapi.Probl
 	}
 	v := grantView{grantLine: x.grantLine(g, 0), Ask: ask, Reason: reason, Alert: alert}
 	var err error
-	if v.Above, err = x.above(g); err != nil {
+	if v.Above, err = x.listAncestors(g); err != nil {
 		return nil, err
 	}
-	list, more, err := x.below(g.ID)
+	list, more, err := x.listDescendants(g.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (s *Server) inbox(x *exchange) (*page, error) {
 			return nil, err
 		}
 	}
-	held, _, err := x.held(url.Values{"limit": {"20"}})
+	held, _, err := x.listHeld(url.Values{"limit": {"20"}})
 	if err != nil {
 		return nil, err
 	}

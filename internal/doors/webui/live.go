@@ -88,7 +88,7 @@ func (c *changes) WriteHeader(status int) {
 	defer c.mu.Unlock()
 	c.w.WriteHeader(http.StatusOK)
 	if c.began = true; c.pending == nil && len(c.texts)+len(c.topics) > 0 {
-		c.pending = time.AfterFunc(gatherFor, c.tell)
+		c.pending = time.AfterFunc(gatherFor, c.sendTopics)
 	}
 }
 
@@ -161,12 +161,12 @@ func (c *changes) note(topics []string) {
 		}
 	}
 	if c.pending == nil && len(c.topics) > 0 {
-		c.pending = time.AfterFunc(gatherFor, c.tell)
+		c.pending = time.AfterFunc(gatherFor, c.sendTopics)
 	}
 }
 
-// tell sends the gathered topics.
-func (c *changes) tell() {
+// sendTopics sends the gathered topics.
+func (c *changes) sendTopics() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pending = nil; !c.began {
@@ -198,7 +198,7 @@ func (c *changes) send(text string) error {
 
 // end waits for the message under way, and sends nothing more.
 func (c *changes) end() {
-	c.tell()
+	c.sendTopics()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true

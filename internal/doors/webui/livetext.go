@@ -134,6 +134,6 @@ func (c *changes) add(p piece) {
 		c.texts = append(c.texts, p)
 	}
 	if c.pending == nil {
-		c.pending = time.AfterFunc(gatherFor, c.tell)
+		c.pending = time.AfterFunc(gatherFor, c.sendTopics)
 	}
 }

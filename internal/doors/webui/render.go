@@ -102,7 +102,7 @@ var functions = template.FuncMap{
 	"day":    func(t time.Time) string { return t.UTC().Format("2 Jan 2006") },
 	"moment": func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04:05") },
 	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"ago":    ago, "left": left, "span": spanOf, "size": sizeOf, "word": wordOf, "id8": id8, "count": count, "compact": compactJSON, "riskclass": riskClass,
+	"ago":    ago, "left": timeLeft, "span": spanOf, "size": sizeOf, "word": wordOf, "id8": id8, "count": count, "compact": compactJSON, "riskclass": riskClass,
 	"filepath": func(id fmt.Stringer, path string) string { return filePathOf(id.String(), path) }, "size64": func(n int64) string { return sizeOf(int(n)) },
 	"join": func(list []string) string { return strings.Join(list, " ") },
 }

@@ -30,8 +30,8 @@ func ago(now, t time.Time) string {
 	return t.UTC().Format("2 Jan 2006, 15:04")
 }
 
-// left says how long from now a time is.
-func left(now, t time.Time) string {
+// timeLeft says how long from now a time is.
+func timeLeft(now, t time.Time) string {
 	if d := t.Sub(now); d > 0 {
 		return rough(d) + " left"
 	}
