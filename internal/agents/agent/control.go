@@ -298,7 +298,7 @@ func (s *Service) Recover(ctx context.Context, by Caller) ([]Session, error) {
 			if err != nil || r.Deleted || d.Under != "" {
 				continue
 			}
-			if to, err := sessionTable.after(d.State, turnRecovered); err != nil || to != Working {
+			if to, err := sessionTable.nextState(d.State, turnRecovered); err != nil || to != Working {
 				continue
 			}
 			one, err := s.Resume(ctx, by, r.ID.String())

@@ -42,7 +42,7 @@ func (s *Service) Events(ctx context.Context, id, last string, on func(Event) er
 		o.hub.countFrom(r.Last)
 		o.version = max(o.version, r.Version) // its present state is told below
 		if w.position = o.hub.end(); last != "" {
-			w.position, known = o.hub.after(last)
+			w.position, known = o.hub.positionAfter(last)
 		}
 	})
 	if !known {
@@ -116,21 +116,21 @@ func (w *watcher) follow(ctx context.Context, t *turn) error {
 
 // passOn passes on the events since the last call.
 func (w *watcher) passOn(ctx context.Context) (n news, err error) {
-	w.session.do(func(o *owner) { n = o.hub.since(w.position) })
+	w.session.do(func(o *owner) { n = o.hub.eventsSince(w.position) })
 	w.position = n.next
 	if n.lost {
 		return n, store.Patiently(ctx, store.LongPatience, store.PatientEvery, func() error { return w.catchUp(ctx) })
 	}
 	for _, e := range n.events {
-		if err := w.tell(e); err != nil {
+		if err := w.sendEvent(e); err != nil {
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// tell passes on an event, and each message once.
-func (w *watcher) tell(e Event) error {
+// sendEvent passes on an event, and each message once.
+func (w *watcher) sendEvent(e Event) error {
 	if e.Type == MessageAdded {
 		if e.Message.Number <= w.told {
 			return nil
@@ -173,7 +173,7 @@ func (w *watcher) catchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.tell(Event{ID: strconv.Itoa(r.Number), Type: MessageAdded, At: r.At, Message: &m}); err != nil {
+		if err := w.sendEvent(Event{ID: strconv.Itoa(r.Number), Type: MessageAdded, At: r.At, Message: &m}); err != nil {
 			return err
 		}
 	}

@@ -126,7 +126,7 @@ func (t *turn) leave(err error) (leave bool) {
 		return false
 	}
 	t.session.do(func(o *owner) {
-		if left(err) != store.BeginTurn {
+		if requestAfter(err) != store.BeginTurn {
 			o.left = 0
 			return
 		}
@@ -136,9 +136,9 @@ func (t *turn) leave(err error) (leave bool) {
 	return leave
 }
 
-// left is the remaining request for a turn that ended with err. If the ledger failed, its end may
+// requestAfter is the remaining request for a turn that ended with err. If the ledger failed, its end may
 // not be recorded; a turn of which it is has nothing left to continue.
-func left(err error) store.TurnRequest {
+func requestAfter(err error) store.TurnRequest {
 	switch {
 	case !fault.Passing(err):
 		return store.NoRequest

@@ -63,8 +63,8 @@ type news struct {
 	lost   bool // the hub no longer has all of them: the record has the messages
 }
 
-// since gives the events from a position on.
-func (h *hub) since(at uint64) news {
+// eventsSince gives the events from a position on.
+func (h *hub) eventsSince(at uint64) news {
 	n := news{next: h.end(), more: h.changed, lost: at < h.first}
 	if !n.lost && at < n.next {
 		n.events = append(n.events, h.events[at-h.first:]...)
@@ -75,9 +75,9 @@ func (h *hub) since(at uint64) news {
 // end is the position of the next event.
 func (h *hub) end() uint64 { return h.first + uint64(len(h.events)) }
 
-// after gives the position after the event with an ID. ok is false if the hub does not
+// positionAfter gives the position after the event with an ID. ok is false if the hub does not
 // have that event.
-func (h *hub) after(id string) (at uint64, ok bool) {
+func (h *hub) positionAfter(id string) (at uint64, ok bool) {
 	for i := len(h.events) - 1; i >= 0; i-- {
 		if h.events[i].ID == id {
 			return h.first + uint64(i) + 1, true

@@ -56,10 +56,10 @@ func readPart(out []byte, a readOutputArgs, most int) (map[string]any, error) {
 	for len(rest) > 0 && rest[0]&0xC0 == 0x80 { // not in the middle of a character
 		rest, offset = rest[1:], offset+1
 	}
-	text := rest[:whole(rest, length)]
+	text := rest[:wholeLength(rest, length)]
 	if len(text) == 0 && len(rest) > 0 { // a character that is longer than the length asked for
 		text = rest[:min(len(rest), 4)]
-		text = text[:whole(rest, len(text))]
+		text = text[:wholeLength(rest, len(text))]
 	}
 	return map[string]any{
 		"output_id": a.Output, "offset": offset, "length": len(text), "bytes": len(out), "more": offset+len(text) < len(out), "text": string(text),

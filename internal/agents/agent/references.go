@@ -45,7 +45,7 @@ func (o outputs) read(ctx context.Context, id string) ([]byte, error) {
 // find finds an output of the session, or of the sessions that it is a fork of.
 func (o outputs) find(ctx context.Context, id string) (runner.StoredOutput, []byte, error) {
 	for at := o.session; at != uuid.Nil && validOutputID(id); {
-		out, b, err := o.in(ctx, at, id)
+		out, b, err := o.findIn(ctx, at, id)
 		if b != nil || err != nil {
 			return out, b, err
 		}
@@ -69,9 +69,9 @@ func (o outputs) find(ctx context.Context, id string) (runner.StoredOutput, []by
 		WithHint("use the output_id of a shortened output")
 }
 
-// in finds an output of one session: by the message with its ID, and the call that this message
+// findIn finds an output of one session: by the message with its ID, and the call that this message
 // is the result of.
-func (o outputs) in(ctx context.Context, session uuid.UUID, id string) (runner.StoredOutput, []byte, error) {
+func (o outputs) findIn(ctx context.Context, session uuid.UUID, id string) (runner.StoredOutput, []byte, error) {
 	var cut cutOutput
 	call, answer := "", 0
 	for r, err := range o.record.Messages(ctx, session, 0, true) {

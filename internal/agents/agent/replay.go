@@ -159,7 +159,7 @@ func (r *Rehearsal) begin(ctx context.Context, run caller, runs []ledger.Run, th
 		}
 		st.steps[c.Index] = c.Step
 	}
-	st.loop = &loop{set: r.set, conv: conv, run: run, earlier: known.step, output: known.outcome, gate: st.gate, told: st.told}
+	st.loop = &loop{set: r.set, conv: conv, run: run, earlier: known.step, output: known.outcome, gate: st.gate, told: st.nextNotice}
 	conv.write = st.compare
 	return st, nil
 }

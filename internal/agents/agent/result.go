@@ -96,7 +96,7 @@ type cutOutput struct {
 }
 
 func envelope(out []byte, most int) string {
-	n := whole(out, most)
+	n := wholeLength(out, most)
 	return toJSON(cutOutput{
 		Truncated: true, Bytes: len(out), Shown: n, ID: outputID(out),
 		How:       "call " + readName + " with this output_id and an offset to read on, or give it to a tool without reading it: " + `{"$output": ID, "at": "/member"}` + " in place of an argument",
@@ -110,8 +110,8 @@ func outputID(out []byte) string {
 	return outputPrefix + hex.EncodeToString(sum[:outputDigits/2])
 }
 
-// whole gives the largest number of bytes, up to n, that ends with a whole character.
-func whole(b []byte, n int) int {
+// wholeLength gives the largest number of bytes, up to n, that ends with a whole character.
+func wholeLength(b []byte, n int) int {
 	if n >= len(b) {
 		return len(b)
 	}
@@ -157,7 +157,7 @@ func refusal(o runner.Outcome, chain policy.Chain) string {
 		if b, err := canon.Marshal(o.Output); err == nil && len(b) <= maxFailedOutput {
 			e.Output = b
 		} else if err == nil {
-			e.Output = json.RawMessage(toJSON(string(b[:whole(b, maxFailedOutput)]) + "…"))
+			e.Output = json.RawMessage(toJSON(string(b[:wholeLength(b, maxFailedOutput)]) + "…"))
 		}
 	}
 	return toJSON(errorResult{e})

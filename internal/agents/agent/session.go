@@ -154,7 +154,7 @@ func (l *session) publish(e Event) { l.commands <- func(o *owner) { o.hub.publis
 
 // advance takes a step of the turn table.
 func (o *owner) advance(s step) error {
-	to, err := turnTable.after(o.phase, s)
+	to, err := turnTable.nextState(o.phase, s)
 	o.phase = to
 	return err
 }
@@ -188,7 +188,7 @@ func (l *session) free(t *turn, s step, err error, closeRun bool) {
 		close(t.done)
 		switch {
 		case o.closing || closeRun || l.svc.o.Turns != nil: // the next turn may be another node's
-			o.closeRun(left(err))
+			o.closeRun(requestAfter(err))
 		case o.run == nil:
 		default:
 			o.idle.Reset(l.svc.o.Idle)
@@ -317,7 +317,7 @@ func (l *session) record(ctx context.Context, by string, what func() change, edi
 			return Session{}, err
 		}
 		was, problem := d.State, d.Error
-		if d.State, err = sessionTable.after(was, what()); err != nil {
+		if d.State, err = sessionTable.nextState(was, what()); err != nil {
 			return Session{}, err
 		}
 		d.Error = nil

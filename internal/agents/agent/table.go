@@ -154,8 +154,8 @@ type table[S, C ~string] struct {
 	refuse  func(S, C) error
 }
 
-// after gives the state that a change leads to.
-func (t *table[S, C]) after(s S, c C) (S, error) {
+// nextState gives the state that a change leads to.
+func (t *table[S, C]) nextState(s S, c C) (S, error) {
 	if to, ok := t.next[s][c]; ok {
 		return to, nil
 	}
@@ -175,7 +175,7 @@ func (t *table[S, C]) String() string {
 	for _, s := range t.states {
 		fmt.Fprintf(&b, "\n%s", s)
 		for _, c := range t.changes {
-			to, err := t.after(s, c)
+			to, err := t.nextState(s, c)
 			if err != nil {
 				to = "-"
 			}

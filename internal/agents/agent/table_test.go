@@ -50,7 +50,7 @@ func checkPairs[S, C ~string](t *testing.T, tab *table[S, C], codes ...fault.Cod
 			}
 		}
 		for _, c := range tab.changes {
-			to, err := tab.after(s, c)
+			to, err := tab.nextState(s, c)
 			switch {
 			case err == nil && !slices.Contains(tab.states, to):
 				t.Errorf("%s: %s and %s lead to %q", tab.name, s, c, to)
@@ -59,11 +59,11 @@ func checkPairs[S, C ~string](t *testing.T, tab *table[S, C], codes ...fault.Cod
 			}
 		}
 	}
-	if _, err := tab.after("nonsense", tab.changes[0]); !errors.Is(err, fault.StoreCorrupt) {
+	if _, err := tab.nextState("nonsense", tab.changes[0]); !errors.Is(err, fault.StoreCorrupt) {
 		t.Errorf("%s: a state of no table: %v", tab.name, err)
 	}
 	var zero table[S, C]
-	if _, err := zero.after(tab.states[0], tab.changes[0]); err == nil {
+	if _, err := zero.nextState(tab.states[0], tab.changes[0]); err == nil {
 		t.Error("the zero table allows something")
 	}
 }

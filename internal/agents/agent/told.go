@@ -32,20 +32,20 @@ func (s *Service) watchChild(parent uuid.UUID, child childDoc) func(runner.Notic
 				continue
 			}
 			if child.Quarantine { // it may have chosen the rest
-				s.tell(parent, fmt.Sprintf("%q (violations.%s: %s)", child.Name, v.Kind, v.Response))
+				s.queueText(parent, fmt.Sprintf("%q (violations.%s: %s)", child.Name, v.Kind, v.Response))
 				continue
 			}
 			text := fmt.Sprintf("%q called %s (violations.%s: %s)", child.Name, n.Call.Tool, v.Kind, v.Response)
 			if !n.Outcome.Withheld() { // else the reason may contain the call's input
 				text += ": " + clip.Text(v.Reason, 300)
 			}
-			s.tell(parent, text)
+			s.queueText(parent, text)
 		}
 	}
 }
 
-// tell keeps a text for a session's next step.
-func (s *Service) tell(id uuid.UUID, text string) {
+// queueText keeps a text for a session's next step.
+func (s *Service) queueText(id uuid.UUID, text string) {
 	l := s.acquireKnown(id)
 	if l == nil {
 		return
@@ -81,8 +81,8 @@ func (l *loop) addTold(ctx context.Context) error {
 	return l.add(ctx, Message{Kind: Notice, Role: model.User, Text: text})
 }
 
-// told gives the recorded notice of violations that comes next; "": none does.
-func (st *rehearsing) told() string {
+// nextNotice gives the recorded notice of violations that comes next; "": none does.
+func (st *rehearsing) nextNotice() string {
 	if len(st.record) == 0 {
 		return ""
 	}

@@ -264,7 +264,7 @@ func (t *turn) activate(ctx context.Context) (*activation, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := sessionTable.after(d.State, t.starts) // as it is now that no other turn can start
+	to, err := sessionTable.nextState(d.State, t.starts) // as it is now that no other turn can start
 	switch {
 	case err != nil:
 		return nil, err

@@ -84,11 +84,11 @@ func (k *known) complete(words []Word, last string) []Completion {
 	if a == nil {
 		return list
 	}
-	return append(list, after(a, words, last)...)
+	return append(list, listContinuations(a, words, last)...)
 }
 
-// after lists the continuations of an action and some words: values and flags.
-func after(a *extension.Action, words []Word, last string) []Completion {
+// listContinuations lists the continuations of an action and some words: values and flags.
+func listContinuations(a *extension.Action, words []Word, last string) []Completion {
 	b := binder{action: a, out: &Route{Input: map[string]any{}, Flags: map[string]any{}}}
 	for i := 0; i < len(words); i++ {
 		if !b.isFlag(words[i]) {

@@ -152,15 +152,15 @@ func (r runner) execute(ctx context.Context, p permit.Permit, argv []string, a a
 		return nil, err
 	}
 	x := exchange{files: files, folder: folder, p: p}
-	out, err := r.within(ctx, p, &x, argv, a)
+	out, err := r.runIn(ctx, p, &x, argv, a)
 	if cerr := folder.Close(); err == nil && cerr != nil {
 		err = cerr
 	}
 	return out, err
 }
 
-// within runs code in an existing folder.
-func (r runner) within(ctx context.Context, p permit.Permit, x *exchange, argv []string, a arguments) (map[string]any, error) {
+// runIn runs code in an existing folder.
+func (r runner) runIn(ctx context.Context, p permit.Permit, x *exchange, argv []string, a arguments) (map[string]any, error) {
 	if err := x.copyIn(ctx); err != nil {
 		return nil, err
 	}

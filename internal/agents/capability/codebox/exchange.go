@@ -49,7 +49,7 @@ func (x *exchange) copyIn(ctx context.Context) error {
 	}
 	x.before = make(map[string]capability.File, len(all))
 	for _, f := range all {
-		if own(f.Path) {
+		if isInternal(f.Path) {
 			continue
 		}
 		content, f, err := x.files.Read(ctx, x.p, f.Path)
@@ -67,9 +67,9 @@ func (x *exchange) copyIn(ctx context.Context) error {
 	return nil
 }
 
-// own reports whether a path is a file with code, or one that an interpreter leaves
+// isInternal reports whether a path is a file with code, or one that an interpreter leaves
 // behind.
-func own(p string) bool {
+func isInternal(p string) bool {
 	return strings.HasPrefix(p, "/"+codeFile+".") || strings.Contains(p, "/__pycache__/")
 }
 
@@ -86,7 +86,7 @@ func (x *exchange) copyBack(ctx context.Context) error {
 	changes := 0
 	for _, f := range now {
 		name := "/" + f.Path
-		if own(name) {
+		if isInternal(name) {
 			continue
 		}
 		clean, err := capability.CleanPath(name)
@@ -171,7 +171,7 @@ func (x *exchange) remove(ctx context.Context, now []sandbox.FolderFile) error {
 	for name := range x.before {
 		kept := false
 		for at := name; at != "/" && !kept; at = path.Dir(at) {
-			kept = there[at] && (at == name || x.closed(now, at))
+			kept = there[at] && (at == name || x.isUnreadable(now, at))
 		}
 		if !kept {
 			gone = append(gone, name)
@@ -202,8 +202,8 @@ func (x *exchange) remove(ctx context.Context, now []sandbox.FolderFile) error {
 	return nil
 }
 
-// closed reports whether a path is in a folder that could not be read.
-func (x *exchange) closed(now []sandbox.FolderFile, at string) bool {
+// isUnreadable reports whether a path is in a folder that could not be read.
+func (x *exchange) isUnreadable(now []sandbox.FolderFile, at string) bool {
 	return slices.ContainsFunc(now, func(f sandbox.FolderFile) bool { return "/"+f.Path == at && f.Closed })
 }
 

@@ -68,12 +68,12 @@ func (c Capability) tell(_ context.Context, _ permit.Permit, a arguments) (map[s
 	}
 	t := c.now().In(zone)
 	return map[string]any{
-		"current_time": in(t, a.Format), "timezone": a.Timezone, "format": a.Format,
+		"current_time": formatTime(t, a.Format), "timezone": a.Timezone, "format": a.Format,
 		"unix": t.Unix(), "weekday": t.Weekday().String(), "utc_offset": t.Format("-07:00"),
 	}, nil
 }
 
-func in(t time.Time, format string) string {
+func formatTime(t time.Time, format string) string {
 	switch format {
 	case "unix":
 		return strconv.FormatInt(t.Unix(), 10)

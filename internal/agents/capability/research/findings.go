@@ -98,7 +98,7 @@ func (s session) add(ctx context.Context, p permit.Permit, a addArgs) (map[strin
 	switch {
 	case f.Finding == "":
 		return nil, fault.New(fault.ArgsInvalid, "the finding is empty").In("finding")
-	case !says(f.Source):
+	case !isNamed(f.Source):
 		return nil, fault.New(fault.ArgsInvalid, "%q is not a valid source; every finding needs one", f.Source).In("source").
 			WithHint("give the URL, the file, or a reference that others can look up")
 	}
@@ -135,9 +135,9 @@ func (s session) add(ctx context.Context, p permit.Permit, a addArgs) (map[strin
 	}
 }
 
-// says reports whether a source names anything. Models often write these words when they
+// isNamed reports whether a source names anything. Models often write these words when they
 // have no source.
-func says(source string) bool {
+func isNamed(source string) bool {
 	empty := []string{"", "-", "?", "n/a", "na", "none", "null", "unknown", "no source", "source", "tbd", "todo", "undefined"}
 	return !slices.Contains(empty, strings.ToLower(strings.Trim(source, " .()[]<>\"'")))
 }

@@ -120,8 +120,8 @@ func (s session) archive(ctx context.Context, p permit.Permit, url string, get f
 	return out, nil
 }
 
-// kept reads an archived copy, and makes sure that it is as it was archived.
-func (s session) kept(ctx context.Context, p permit.Permit, url string) (c archived, when time.Time, err error) {
+// readArchived reads an archived copy, and makes sure that it is as it was archived.
+func (s session) readArchived(ctx context.Context, p permit.Permit, url string) (c archived, when time.Time, err error) {
 	fs, err := s.Need()
 	if err != nil {
 		return c, when, err
@@ -140,7 +140,7 @@ func (s session) kept(ctx context.Context, p permit.Permit, url string) (c archi
 }
 
 func (s session) recheck(ctx context.Context, p permit.Permit, url string, get fetch) (map[string]any, error) {
-	c, when, err := s.kept(ctx, p, url)
+	c, when, err := s.readArchived(ctx, p, url)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (s session) read(ctx context.Context, p permit.Permit, a readArgs) (map[str
 
 // load reads a file. A folder is an error.
 func (s session) load(ctx context.Context, p permit.Permit, name string) ([]byte, capability.File, error) {
-	fs, clean, err := s.at(name)
+	fs, clean, err := s.resolve(name)
 	if err != nil {
 		return nil, capability.File{}, err
 	}
@@ -82,8 +82,8 @@ func (s session) load(ctx context.Context, p permit.Permit, name string) ([]byte
 	return content, f, missing(err, clean)
 }
 
-// at returns the session's files and the clean path.
-func (s session) at(name string) (capability.Files, string, error) {
+// resolve returns the session's files and the clean path.
+func (s session) resolve(name string) (capability.Files, string, error) {
 	fs, err := s.Need()
 	if err != nil {
 		return nil, "", err
@@ -124,7 +124,7 @@ type writeArgs struct {
 }
 
 func (s session) write(ctx context.Context, p permit.Permit, a writeArgs) (map[string]any, error) {
-	fs, clean, err := s.at(a.Path)
+	fs, clean, err := s.resolve(a.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s session) list(ctx context.Context, p permit.Permit, a listArgs) (map[str
 	if a.Path == "" {
 		a.Path = "/"
 	}
-	fs, clean, err := s.at(a.Path)
+	fs, clean, err := s.resolve(a.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ type removeArgs struct {
 }
 
 func (s session) remove(ctx context.Context, p permit.Permit, a removeArgs) (map[string]any, error) {
-	fs, clean, err := s.at(a.Path)
+	fs, clean, err := s.resolve(a.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ type statArgs struct {
 }
 
 func (s session) stat(ctx context.Context, p permit.Permit, a statArgs) (map[string]any, error) {
-	fs, clean, err := s.at(a.Path)
+	fs, clean, err := s.resolve(a.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -104,7 +104,7 @@ func classify(h http.Header) kind {
 	switch {
 	case family == "text", strings.HasSuffix(sub, "+json"), strings.HasSuffix(sub, "+xml"), strings.HasSuffix(sub, "+yaml"):
 		return textual
-	case family == "application" && in(textTypes, sub):
+	case family == "application" && containsName(textTypes, sub):
 		return textual
 	case family == "image", family == "audio", family == "video", family == "font", family == "model", family == "application" && params["charset"] == "":
 		return binary
@@ -153,7 +153,7 @@ func present(ctx context.Context, body []byte, cut bool, resp *network.Response,
 		}
 		note = "The page could not be converted to Markdown (" + err.Error() + "): this is its plain text."
 	}
-	return inspect.Clean(plain(text)), "text", note
+	return inspect.Clean(pageText(text)), "text", note
 }
 
 // decode returns a content as UTF-8. Servers often name the wrong character set, so a content

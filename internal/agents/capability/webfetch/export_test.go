@@ -6,4 +6,4 @@ import "context"
 func Markdown(ctx context.Context, page string) (string, error) { return markdown(ctx, page, "") }
 
 // Plain is the text of a page.
-func Plain(page string) string { return plain(page) }
+func Plain(page string) string { return pageText(page) }

@@ -123,7 +123,7 @@ func bounded(doc *html.Node) error {
 
 // weight is how often an element's content is written again.
 func weight(n *html.Node) int {
-	if n.Type == html.ElementNode && in(rewriting, n.Data) {
+	if n.Type == html.ElementNode && containsName(rewriting, n.Data) {
 		return 1
 	}
 	return 0
@@ -151,11 +151,11 @@ const (
 	spaced = " p h1 h2 h3 h4 h5 h6 blockquote pre ul ol table article section "
 )
 
-func in(list, name string) bool { return strings.Contains(list, " "+name+" ") }
+func containsName(list, name string) bool { return strings.Contains(list, " "+name+" ") }
 
-// plain returns the text of a page in one pass over its tags, however broken or deep the
+// pageText returns the text of a page in one pass over its tags, however broken or deep the
 // page is.
-func plain(page string) string {
+func pageText(page string) string {
 	z := html.NewTokenizer(strings.NewReader(page))
 	t := texter{}
 	for {
@@ -224,9 +224,9 @@ func (t *texter) flush() {
 
 func (t *texter) edge(name string) {
 	switch {
-	case in(spaced, name):
+	case containsName(spaced, name):
 		t.breaks = 2
-	case in(blocks, name):
+	case containsName(blocks, name):
 		t.breaks = max(t.breaks, 1)
 	case name == "td" || name == "th":
 		t.space = true
@@ -238,7 +238,7 @@ func (t *texter) open(name string) {
 	case t.hidden == name:
 		t.nested++
 	case t.hidden != "":
-	case in(unseen, name):
+	case containsName(unseen, name):
 		t.hidden, t.nested = name, 1
 	default:
 		t.edge(name)
