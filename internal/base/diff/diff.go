@@ -76,7 +76,7 @@ func New(oldName string, old []byte, newName string, now []byte) Diff {
 	}
 	hunks, err := read(string(text))
 	if err != nil || !turns(hunks, old, now) {
-		hunks = whole(old, now) // more than necessary is shown, and nothing is left out
+		hunks = replaceAll(old, now) // more than necessary is shown, and nothing is left out
 	}
 	return Diff{Text: string(text), Hunks: hunks}
 }
@@ -157,8 +157,8 @@ func turns(hunks []Hunk, old, now []byte) bool {
 	return bytes.Equal(out.Bytes(), now)
 }
 
-// whole is a hunk that replaces all of a text.
-func whole(old, now []byte) []Hunk {
+// replaceAll is a hunk that replaces all of a text.
+func replaceAll(old, now []byte) []Hunk {
 	h := Hunk{Old: 1, New: 1}
 	for _, side := range []struct {
 		op   string

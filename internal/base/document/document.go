@@ -166,9 +166,9 @@ func (r *Reader) Read(src []byte) *Node {
 	}
 	t := bytes.TrimLeft(src, " \t\r\n")
 	if strings.HasSuffix(r.file, ".json") || len(t) > 0 && t[0] == '{' && json.Valid(src) {
-		return r.whole(r.parseJSON(src))
+		return r.dropInvalid(r.parseJSON(src))
 	}
-	return r.whole(r.parseYAML(src))
+	return r.dropInvalid(r.parseYAML(src))
 }
 
 // ReadYAML parses YAML only.
@@ -176,7 +176,7 @@ func (r *Reader) ReadYAML(src []byte) *Node {
 	if !r.readable(src) {
 		return nil
 	}
-	return r.whole(r.parseYAML(src))
+	return r.dropInvalid(r.parseYAML(src))
 }
 
 // ReadJSON parses JSON only.
@@ -184,11 +184,11 @@ func (r *Reader) ReadJSON(src []byte) *Node {
 	if !r.readable(src) {
 		return nil
 	}
-	return r.whole(r.parseJSON(src))
+	return r.dropInvalid(r.parseJSON(src))
 }
 
-// whole drops a tree with problems: nothing may be taken from half a document.
-func (r *Reader) whole(n *Node) *Node {
+// dropInvalid drops a tree with problems: nothing may be taken from half a document.
+func (r *Reader) dropInvalid(n *Node) *Node {
 	if len(r.problems) > 0 {
 		return nil
 	}

@@ -91,10 +91,10 @@ func walk(at string, v any, depth int, text func(at, s string)) {
 	}
 }
 
-// plain reports whether a JSON text has no character that cannot be seen, written as
+// isPlainJSON reports whether a JSON text has no character that cannot be seen, written as
 // it is or escaped: where it has escapes, they are of ASCII that can be seen, as
 // json.Marshal escapes "<".
-func plain(s string) bool {
+func isPlainJSON(s string) bool {
 	if !clean(s) {
 		return false
 	}
@@ -114,7 +114,7 @@ func plain(s string) bool {
 // comments of a JSON Schema. Names and values stay: arguments are checked
 // against them. One without such characters comes back as it is.
 func CleanSchema(src json.RawMessage) json.RawMessage {
-	if plain(string(src)) {
+	if isPlainJSON(string(src)) {
 		return src
 	}
 	var v any
@@ -167,7 +167,7 @@ func cleanValue(v any, depth int, changed *bool) any {
 // Names returns the first property name of a schema with invisible characters, or "".
 // No honest argument has such a name.
 func Names(src []byte) (bad string) {
-	if plain(string(src)) {
+	if isPlainJSON(string(src)) {
 		return ""
 	}
 	var v any

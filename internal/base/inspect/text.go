@@ -173,7 +173,7 @@ func hidden(where, s string) []Finding {
 	if count == 0 {
 		return nil
 	}
-	f := Finding{Hidden, where, quote(around(s, from, to)), strconv.Itoa(count) + " characters that cannot be seen"}
+	f := Finding{Hidden, where, quote(excerpt(s, from, to)), strconv.Itoa(count) + " characters that cannot be seen"}
 	if count == 1 {
 		f.Why = "a character that cannot be seen"
 	}
@@ -183,8 +183,8 @@ func hidden(where, s string) []Finding {
 	return []Finding{f}
 }
 
-// around is a part of a text with a few characters on both sides of it.
-func around(s string, from, to int) string {
+// excerpt is a part of a text with a few characters on both sides of it.
+func excerpt(s string, from, to int) string {
 	const few = 16
 	for n := 0; from > 0 && n < few; n++ {
 		_, size := utf8.DecodeLastRuneInString(s[:from])

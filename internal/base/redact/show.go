@@ -18,7 +18,7 @@ func Show(s string) string { return show(s, false) }
 func ShowLines(s string) string { return show(s, true) }
 
 func show(s string, lines bool) string {
-	if plain(s) {
+	if isPlainASCII(s) {
 		return s
 	}
 	var b strings.Builder
@@ -47,8 +47,8 @@ func show(s string, lines bool) string {
 	return b.String()
 }
 
-// plain reports whether s is nothing but printable ASCII.
-func plain(s string) bool {
+// isPlainASCII reports whether s is nothing but printable ASCII.
+func isPlainASCII(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] > '~' {
 			return false

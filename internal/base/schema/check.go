@@ -172,7 +172,7 @@ func decimal(x *big.Rat) string {
 func (c *check) text(n *node, s string, at *place, out problems) bool {
 	ok := true
 	if n.minLength >= 0 || n.maxLength >= 0 {
-		ok = between(out, at, "Length", utf8.RuneCountInString(s), n.minLength, n.maxLength)
+		ok = checkCount(out, at, "Length", utf8.RuneCountInString(s), n.minLength, n.maxLength)
 	}
 	if n.pattern != nil && !n.pattern.MatchString(s) {
 		ok = report(out, at, "", "does not match pattern '%s'", n.pattern)
@@ -183,8 +183,8 @@ func (c *check) text(n *node, s string, at *place, out problems) bool {
 	return ok
 }
 
-// between checks a count; a bound of -1 holds always.
-func between(out problems, at *place, what string, got, least, most int) bool {
+// checkCount checks a count; a bound of -1 holds always.
+func checkCount(out problems, at *place, what string, got, least, most int) bool {
 	if least >= 0 && got < least {
 		return report(out, at, "", "min%s: got %d, want %d", what, got, least)
 	}
@@ -195,7 +195,7 @@ func between(out problems, at *place, what string, got, least, most int) bool {
 }
 
 func (c *check) object(n *node, m map[string]any, at *place, scope *frame, out problems, seen *evaluated) bool {
-	ok := between(out, at, "Properties", len(m), n.minProperties, n.maxProperties)
+	ok := checkCount(out, at, "Properties", len(m), n.minProperties, n.maxProperties)
 	if missing := slices.DeleteFunc(slices.Clone(n.required), func(name string) bool { _, there := m[name]; return there }); len(missing) > 0 {
 		word := "property"
 		if len(missing) > 1 {
@@ -281,7 +281,7 @@ func (c *check) restOfObject(n *node, m map[string]any, at *place, scope *frame,
 }
 
 func (c *check) list(n *node, list []any, at *place, scope *frame, out problems, seen *evaluated) bool {
-	ok := between(out, at, "Items", len(list), n.minItems, n.maxItems)
+	ok := checkCount(out, at, "Items", len(list), n.minItems, n.maxItems)
 	for i, v := range list {
 		below := &place{at, strconv.Itoa(i)}
 		switch {

@@ -101,7 +101,7 @@ func (k *keywords) compile() {
 		return
 	}
 	k.annotations()
-	k.counts()
+	k.readCounts()
 	k.values()
 	k.lists()
 	k.objects()
@@ -125,7 +125,7 @@ func (k *keywords) annotations() {
 	}
 }
 
-func (k *keywords) counts() {
+func (k *keywords) readCounts() {
 	n := k.n
 	for key, to := range map[string]*int{"minLength": &n.minLength, "maxLength": &n.maxLength, "minItems": &n.minItems, "maxItems": &n.maxItems,
 		"minContains": &n.minContains, "maxContains": &n.maxContains, "minProperties": &n.minProperties, "maxProperties": &n.maxProperties} {
