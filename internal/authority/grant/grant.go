@@ -130,7 +130,7 @@ func (b *Binder) Links(p *policy.Policy, holders ...string) (policy.Chain, error
 }
 
 // ID identifies the grant. The zero Grant has the zero UUID.
-func (g Grant) ID() uuid.UUID { return g.last().ID }
+func (g Grant) ID() uuid.UUID { return g.lastNode().ID }
 
 // Parent is the grant that this one derives from, or the zero UUID.
 func (g Grant) Parent() uuid.UUID {
@@ -141,9 +141,9 @@ func (g Grant) Parent() uuid.UUID {
 }
 
 // Holder returns the principal that has the grant, as "user:ann" or "agent:docs".
-func (g Grant) Holder() string { return g.last().Holder }
+func (g Grant) Holder() string { return g.lastNode().Holder }
 
-func (g Grant) last() Node {
+func (g Grant) lastNode() Node {
 	if len(g.nodes) == 0 {
 		return Node{}
 	}

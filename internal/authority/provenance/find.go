@@ -23,8 +23,8 @@ func (f Found) and(o Found) Found {
 	return f
 }
 
-// at describes a hash under a scope.
-func (x *Index) at(h, scope uint64) Found {
+// lookUp describes a hash under a scope.
+func (x *Index) lookUp(h, scope uint64) Found {
 	s := x.slots.get(h)
 	var f Found
 	if s.first != 0 {
@@ -32,7 +32,7 @@ func (x *Index) at(h, scope uint64) Found {
 	}
 	if s.trusted != 0 && s.trusted != repeated {
 		o := &x.origins[s.trusted-1]
-		f.Given, f.Said = o.Kind.given(), o.Kind >= Plan
+		f.Given, f.Said = o.Kind.isGiven(), o.Kind >= Plan
 		f.Trusted = f.Given || o.scope == scope
 	}
 	return f
@@ -47,13 +47,13 @@ func (x *Index) Find(scope uint64, value string) Found {
 		v = a
 	}
 	if l := linkIn(v); l != "" && l == v {
-		f := x.at(x.link(v), scope)
+		f := x.lookUp(x.link(v), scope)
 		if f.Trusted || strings.Contains(v, "/") {
 			return f
 		}
 	}
 	if a := account(v); a != "" {
-		if f := x.at(x.hash(a)^accountKind, scope); f.Trusted {
+		if f := x.lookUp(x.hash(a)^accountKind, scope); f.Trusted {
 			return f
 		}
 	}
@@ -61,15 +61,15 @@ func (x *Index) Find(scope uint64, value string) Found {
 	before, n, item := uint64(0), 0, uint64(0)
 	scan{word: func(w string, _ class) {
 		h := x.hash(w)
-		f := x.at(h, scope)
+		f := x.lookUp(h, scope)
 		if n == 0 {
 			all = f
 		} else {
-			all = all.and(f).and(x.at(join(before^pairKind, h), scope))
+			all = all.and(f).and(x.lookUp(join(before^pairKind, h), scope))
 		}
 		before, item, n = h, join(item, h), n+1
 	}, line: func() {}}.words(v)
-	if whole := x.at(item^itemKind, scope); n > 1 && whole.Origin.Kind != Unknown {
+	if whole := x.lookUp(item^itemKind, scope); n > 1 && whole.Origin.Kind != Unknown {
 		all.Origin = whole.Origin
 	}
 	return all
@@ -82,7 +82,7 @@ func (x *Index) Named(scope uint64, value string) bool {
 	if strings.IndexFunc(v, func(r rune) bool { return r < 0x80 && classes[byte(r)]&betweenWords != 0 }) >= 0 {
 		return x.Find(scope, value).Said
 	}
-	return x.at(x.hash(v)^namedKind, scope).Said
+	return x.lookUp(x.hash(v)^namedKind, scope).Said
 }
 
 // named is the address of a mailbox with a name, as in Ann <ann@example.com>.
@@ -97,7 +97,7 @@ func named(v string) (string, bool) {
 
 // Item returns the result that had a value as a whole line or text; false: none had.
 func (x *Index) Item(value string) (Origin, bool) {
-	f := x.at(x.key(value)^itemKind, 0)
+	f := x.lookUp(x.key(value)^itemKind, 0)
 	return f.Origin, f.Origin.Kind == Outside || f.Origin.Kind == Trusted
 }
 
@@ -113,7 +113,7 @@ func (x *Index) key(value string) uint64 {
 func (x *Index) HasLink(link string, confidential bool) bool {
 	link = strings.TrimSpace(fold(link))
 	h := x.link(link)
-	if x.at(h, 0).Origin.Kind == Unknown && !x.hasRelative(link) {
+	if x.lookUp(h, 0).Origin.Kind == Unknown && !x.hasRelative(link) {
 		return false
 	}
 	if !confidential || x.links[h] {
@@ -135,16 +135,16 @@ func (x *Index) hasRelative(link string) bool {
 	}
 	link, _, _ = strings.Cut(link, "#")
 	host, _, _ := strings.Cut(link[min(scheme+3, len(link)):], "/")
-	if host == "" || x.at(x.hash(host), 0).Origin.Kind == Unknown {
+	if host == "" || x.lookUp(x.hash(host), 0).Origin.Kind == Unknown {
 		return false
 	}
-	outside := func(word string) bool { return x.at(x.hash(trim(word)), 0).Origin.Kind == Outside }
+	outside := func(word string) bool { return x.lookUp(x.hash(trim(word)), 0).Origin.Kind == Outside }
 	start := scheme + 3 + len(host)
 	if len(link) > start+1 && outside(link[start:]) {
 		return true
 	}
 	for i := len(link) - 1; i >= start; i-- {
-		if link[i] == '/' && i < len(link)-1 && x.at(x.link(link[:i]), 0).Origin.Kind != Unknown && outside(link[i+1:]) {
+		if link[i] == '/' && i < len(link)-1 && x.lookUp(x.link(link[:i]), 0).Origin.Kind != Unknown && outside(link[i+1:]) {
 			return true
 		}
 	}

@@ -26,8 +26,8 @@ const (
 	Person       // the person's own words
 )
 
-// given reports whether people chose the value, and not data.
-func (k Kind) given() bool { return k >= Policy }
+// isGiven reports whether people chose the value, and not data.
+func (k Kind) isGiven() bool { return k >= Policy }
 
 // Origin is where a value came from.
 type Origin struct {
@@ -84,7 +84,7 @@ func New() *Index {
 
 // Say adds a text of people: of kind Person, Plan or Policy.
 func (x *Index) Say(kind Kind, text string) {
-	if kind.given() {
+	if kind.isGiven() {
 		x.text(text, x.origin(Origin{Kind: kind}), gives)
 	}
 }
@@ -144,7 +144,7 @@ const (
 
 // put adds a hash.
 func (x *Index) put(h uint64, o uint32, how mode) {
-	s := x.slots.at(h, maxSlots)
+	s := x.slots.slotAt(h, maxSlots)
 	if s == nil {
 		return
 	}

@@ -22,9 +22,9 @@ func (t *table) get(h uint64) slot {
 	return t.find(h).slot
 }
 
-// at is the slot of a hash, which is added if the table has fewer than most; nil: it is not
+// slotAt is the slot of a hash, which is added if the table has fewer than most; nil: it is not
 // there. It is good until the next call of at.
-func (t *table) at(h uint64, most int) *slot {
+func (t *table) slotAt(h uint64, most int) *slot {
 	if t.n >= len(t.entries)/4*3 {
 		t.grow()
 	}

@@ -28,7 +28,7 @@ func TestATableIsAMap(t *testing.T) {
 			t.Fatalf("%d: %v, want %v", h, s, was[h])
 		}
 		s := slot{r.Uint32() | 1, r.Uint32()}
-		if at, known := is.at(h, 20_000), was[h] != (slot{}); at != nil {
+		if at, known := is.slotAt(h, 20_000), was[h] != (slot{}); at != nil {
 			*at, was[h] = s, s
 		} else if known || len(was) < 20_000 {
 			t.Fatalf("%d is not there", h)

@@ -84,10 +84,10 @@ func fold(s string) string {
 	return norm.NFKC.String(s)
 }
 
-func ascii(s string) bool { return of(s)&wide == 0 }
+func ascii(s string) bool { return classesOf(s)&wide == 0 }
 
-// of returns the classes of all bytes of a text together.
-func of(s string) (has class) {
+// classesOf returns the classes of all bytes of a text together.
+func classesOf(s string) (has class) {
 	for i := 0; i < len(s); i++ {
 		has |= classes[s[i]]
 	}
@@ -95,7 +95,7 @@ func of(s string) (has class) {
 }
 
 // hash hashes a word without its case.
-func (x *Index) hash(word string) uint64 { return x.hashOf(word, of(word)) }
+func (x *Index) hash(word string) uint64 { return x.hashOf(word, classesOf(word)) }
 
 // hashOf is hash for a word whose classes of bytes are known.
 func (x *Index) hashOf(word string, has class) uint64 {

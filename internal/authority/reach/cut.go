@@ -61,7 +61,7 @@ func (c *cutter) cut(w *World, steps []Step, n int) ([]Entry, error) {
 		if *c.tries--; *c.tries < 0 {
 			return nil, nil
 		}
-		less := w.without(e)
+		less := w.withoutEntry(e)
 		left, err := less.way(c.source, c.sink, c.open)
 		if err != nil {
 			return nil, err
@@ -103,8 +103,8 @@ func (w *World) needed(steps []Step) []Entry {
 	return out
 }
 
-// without is the world without an entry.
-func (w *World) without(e Entry) *World {
+// withoutEntry is the world without an entry.
+func (w *World) withoutEntry(e Entry) *World {
 	less := &World{Env: w.Env, Tools: w.Tools, Holders: slices.Clone(w.Holders), b: w.b}
 	changed := make([]bool, len(w.Holders))
 	for h, holder := range w.Holders {

@@ -91,8 +91,8 @@ type mapper struct {
 	out          Map
 }
 
-// both tries steps that need no person, and then steps that do.
-func both(try func(open bool) (found bool, err error)) error {
+// tryBoth tries steps that need no person, and then steps that do.
+func tryBoth(try func(open bool) (found bool, err error)) error {
 	for _, open := range []bool{true, false} {
 		if found, err := try(open); err != nil || found {
 			return err
@@ -103,7 +103,7 @@ func both(try func(open bool) (found bool, err error)) error {
 
 func (m *mapper) enter(h int) error {
 	for _, one := range m.source.each() {
-		err := both(func(open bool) (bool, error) {
+		err := tryBoth(func(open bool) (bool, error) {
 			steps, ok, err := m.w.enters(one, h, open)
 			if err != nil || !ok {
 				return false, err
@@ -128,7 +128,7 @@ func (m *mapper) follow(n node) error {
 		label = m.source.label
 	}
 	for _, one := range m.sink.each() {
-		err := both(func(open bool) (bool, error) {
+		err := tryBoth(func(open bool) (bool, error) {
 			steps, ok, err := m.w.leaves(n.holder, label, one, open)
 			for _, s := range steps {
 				m.edge(m.actor(n.holder), MapNode{Sink, s.To}, s)
@@ -144,7 +144,7 @@ func (m *mapper) follow(n node) error {
 			if labelled && !n.labelled || k == n.holder && labelled == n.labelled {
 				continue
 			}
-			err := both(func(open bool) (bool, error) {
+			err := tryBoth(func(open bool) (bool, error) {
 				steps, err := m.w.hands(n.holder, k, label, labelled, open)
 				if err != nil || steps == nil {
 					return false, err

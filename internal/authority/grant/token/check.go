@@ -45,7 +45,7 @@ func checkBlock(b *Block) error {
 		name, text string
 		most       int
 	}{{"holder", b.Holder, MaxText}, {"audience", b.Audience, MaxText}, {"workspace", b.Workspace, MaxPath}} {
-		if f.text != "" && !plain(f.text, f.most) {
+		if f.text != "" && !isPlainText(f.text, f.most) {
 			return malformed("not 1 to %d bytes of characters that can be seen", f.most).In(f.name)
 		}
 	}
@@ -114,14 +114,14 @@ func checkLists(b *Block) error {
 
 // holderPattern reads a pattern of principals, as a policy's roles have them.
 func holderPattern(s string) (*glob.Text, error) {
-	if !plain(s, MaxText) {
+	if !isPlainText(s, MaxText) {
 		return nil, malformed("no pattern")
 	}
 	return glob.CompileName(s, ':', false)
 }
 
-// plain reports whether s has 1 to most bytes, all of visible characters.
-func plain(s string, most int) bool {
+// isPlainText reports whether s has 1 to most bytes, all of visible characters.
+func isPlainText(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s) && strings.IndexFunc(s, unseen) < 0
 }
 

@@ -108,9 +108,9 @@ func uuidOf(h tool.Digest) uuid.UUID {
 	return id
 }
 
-// with returns the content with one more link, to check the link before it is
+// withLink returns the content with one more link, to check the link before it is
 // written.
-func (c *Content) with(l Link) *Content {
+func (c *Content) withLink(l Link) *Content {
 	n := &Content{id: c.id, links: append(slices.Clip(c.links), l)}
 	n.sum()
 	return n

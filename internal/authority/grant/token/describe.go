@@ -35,7 +35,7 @@ func Describe(c *Content, at time.Time) []Line {
 		d.link(&c.links[i])
 	}
 	d.block = Whole
-	d.whole(at)
+	d.describeAll(at)
 	return d.lines
 }
 
@@ -52,10 +52,10 @@ func (d *describer) say(label, format string, args ...any) {
 
 func (d *describer) link(l *Link) {
 	before := d.so
-	d.so = *before.with(*l)
+	d.so = *before.withLink(*l)
 	d.say("grant", "%s, block %s", l.Grant, l.Hash)
 	if d.block == 0 {
-		d.say("issued", "%s by the ledger %s with its key %s", stamp(l.Issued), d.c.ledger, short(d.c.key))
+		d.say("issued", "%s by the ledger %s with its key %s", stamp(l.Issued), d.c.ledger, shortDigest(d.c.key))
 	} else if !l.Issued.IsZero() {
 		d.say("appended", "%s, by its own word", stamp(l.Issued))
 	}
@@ -94,7 +94,7 @@ func (d *describer) holder(l *Link, before *Content) {
 	if l.HolderKey == nil {
 		return
 	}
-	key := short(KeyID(l.HolderKey))
+	key := shortDigest(KeyID(l.HolderKey))
 	switch {
 	case d.c.handsOver(d.block):
 		d.say("bound", "from here on to the key %s, by the holder of the key before", key)
@@ -124,7 +124,7 @@ func (d *describer) times(l *Link, before *Content) {
 
 // policy shows a policy in its canonical form.
 func (d *describer) policy(p Policy) {
-	digest := short(sha256.Sum256([]byte(p.Source)))
+	digest := shortDigest(sha256.Sum256([]byte(p.Source)))
 	read, err := policy.Parse(p.File, []byte(p.Source))
 	if err != nil {
 		d.say("policy", "%q, %s: not readable, so nothing is allowed", p.File, digest)
@@ -159,7 +159,7 @@ func delegateText(patterns []string) string {
 	return "only to " + strings.Join(quoted, " or ")
 }
 
-func (d *describer) whole(at time.Time) {
+func (d *describer) describeAll(at time.Time) {
 	c := d.c
 	n := 0
 	for i := range c.links {
@@ -167,7 +167,7 @@ func (d *describer) whole(at time.Time) {
 	}
 	who := strconv.Quote(c.holder)
 	if c.holderKey != nil {
-		who += ", who must prove it with the key " + short(KeyID(c.holderKey))
+		who += ", who must prove it with the key " + shortDigest(KeyID(c.holderKey))
 	} else {
 		who += "; not bound to a key: anyone with the token can use it"
 	}

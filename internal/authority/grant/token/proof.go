@@ -67,7 +67,7 @@ func Prove(token string, holder ed25519.PrivateKey, p Proving, rand io.Reader) (
 		return "", fault.New(fault.GrantHolder, "the token is not bound to this key").
 			WithHint("use the private key that the token was issued for")
 	}
-	if p.Audience != "" && !plain(p.Audience, MaxText) || millis(p.At) == 0 || millis(p.At) > maxMillis {
+	if p.Audience != "" && !isPlainText(p.Audience, MaxText) || millis(p.At) == 0 || millis(p.At) > maxMillis {
 		return "", fault.New(fault.Usage, "a proof is for an audience of at most %d bytes that can be seen, at a time", MaxText)
 	}
 	w := &wireHeld{Version: version, Token: c.digest[:], Audience: p.Audience, Time: millis(p.At), Nonce: make([]byte, nonceSize), Request: p.Request[:]}

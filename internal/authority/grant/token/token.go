@@ -145,7 +145,7 @@ func HandOn(token string, b Block, holder ed25519.PrivateKey, rand io.Reader) (s
 	if err := recode(checkBlock(&b), fault.Usage); err != nil {
 		return "", err
 	}
-	next := c.with(Link{Block: b})
+	next := c.withLink(Link{Block: b})
 	if _, err := next.parse(); err != nil {
 		return "", err
 	}

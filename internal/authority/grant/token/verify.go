@@ -75,12 +75,12 @@ func (trust *Trust) open(token string) (genuine, error) {
 		return genuine{}, err
 	}
 	if trust.Ledger.IsZero() || c.ledger != trust.Ledger {
-		return genuine{}, fault.New(fault.GrantLedger, "the token was issued by the ledger %s, this one is %s", short(c.ledger), short(trust.Ledger)).
+		return genuine{}, fault.New(fault.GrantLedger, "the token was issued by the ledger %s, this one is %s", shortDigest(c.ledger), shortDigest(trust.Ledger)).
 			WithHint("use it with the ledger that issued it, or ask for one of this ledger")
 	}
 	key, ok := trust.key(c.key)
 	if !ok {
-		return genuine{}, fault.New(fault.GrantKey, "the token is signed with the key %s, which this ledger does not have", short(c.key)).
+		return genuine{}, fault.New(fault.GrantKey, "the token is signed with the key %s, which this ledger does not have", shortDigest(c.key)).
 			WithHint("ask for a new one, or import the ledger's public key if it was made elsewhere")
 	}
 	if err := t.verify(c, key.Public); err != nil {
@@ -127,7 +127,7 @@ func (t *wireToken) verify(c *Content, key ed25519.PublicKey) error {
 
 func (g *genuine) keyAt(at time.Time) error {
 	if !g.keyEnd.IsZero() && !at.Before(g.keyEnd) {
-		return fault.New(fault.GrantKey, "the token is signed with the key %s, which is trusted only until %s", short(g.key), stamp(g.keyEnd)).
+		return fault.New(fault.GrantKey, "the token is signed with the key %s, which is trusted only until %s", shortDigest(g.key), stamp(g.keyEnd)).
 			WithHint("ask for a new one")
 	}
 	return nil
@@ -165,5 +165,5 @@ func (g *genuine) use(u Use) (Claims, error) {
 	return g.Claims, nil
 }
 
-// short returns the beginning of a hash, enough for a person to distinguish two.
-func short(d tool.Digest) string { return d.String()[:len("sha256:")+12] }
+// shortDigest returns the beginning of a hash, enough for a person to distinguish two.
+func shortDigest(d tool.Digest) string { return d.String()[:len("sha256:")+12] }

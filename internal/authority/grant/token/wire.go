@@ -150,7 +150,7 @@ func bytesOf(text, prefix, what string) ([]byte, error) {
 	}
 	rest, ok := strings.CutPrefix(text, prefix)
 	if !ok {
-		if later(text, prefix) {
+		if isLaterVersion(text, prefix) {
 			return nil, newer(what)
 		}
 		return nil, malformed("a %s begins with %q, this does not", what, prefix).
@@ -168,8 +168,8 @@ func bytesOf(text, prefix, what string) ([]byte, error) {
 	return b, nil
 }
 
-// later reports whether a text begins as one of a later version would.
-func later(text, prefix string) bool {
+// isLaterVersion reports whether a text begins as one of a later version would.
+func isLaterVersion(text, prefix string) bool {
 	word := strings.TrimRight(prefix, "1_")
 	rest, ok := strings.CutPrefix(text, word)
 	if !ok {
