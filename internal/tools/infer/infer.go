@@ -128,28 +128,28 @@ func (v *Verdict) method(m string) {
 	}
 }
 
-func yes(b *bool) bool { return b != nil && *b }
-func no(b *bool) bool  { return b != nil && !*b }
+func isTrue(b *bool) bool  { return b != nil && *b }
+func isFalse(b *bool) bool { return b != nil && !*b }
 
 // annotations weighs an MCP server's annotations of its tool. Where a server says that a tool
 // changes things, a missing hint counts as in the protocol: destructive.
 func (v *Verdict) annotations(source string, h Hints) {
 	switch {
-	case yes(h.Destructive) && !yes(h.ReadOnly):
+	case isTrue(h.Destructive) && !isTrue(h.ReadOnly):
 		v.add(Reason{tool.High, 0, "it is annotated as destructive"})
-	case no(h.ReadOnly) && !no(h.Destructive):
+	case isFalse(h.ReadOnly) && !isFalse(h.Destructive):
 		v.add(Reason{tool.High, 0, "it is annotated as changing things, and not as harmless in that"})
-	case no(h.ReadOnly):
+	case isFalse(h.ReadOnly):
 		v.add(Reason{tool.Medium, 0, "it is annotated as changing things"})
-	case yes(h.ReadOnly) && !h.Trusted:
+	case isTrue(h.ReadOnly) && !h.Trusted:
 		v.add(Reason{tool.Medium, 0, "it is annotated as only reading, which its source is not trusted to say"})
-	case yes(h.ReadOnly):
+	case isTrue(h.ReadOnly):
 		v.add(Reason{tool.Low, 0, "it is annotated as only reading, by a source that the configuration trusts"})
 	}
-	if yes(h.OpenWorld) {
+	if isTrue(h.OpenWorld) {
 		v.add(Reason{tool.Medium, tool.EffectSet(tool.NetworkHTTP), "it is annotated as reaching the world outside"})
 	}
-	if no(h.Idempotent) && !yes(h.ReadOnly) {
+	if isFalse(h.Idempotent) && !isTrue(h.ReadOnly) {
 		v.add(Reason{tool.Medium, 0, "doing it twice is annotated as more than doing it once"})
 	}
 }
@@ -160,10 +160,10 @@ func (v *Verdict) base(source string, h Hints) {
 	switch source {
 	case "mcp":
 		r.Effects, r.Why = tool.EffectSet(tool.NetworkHTTP, tool.FSWrite), "an MCP server may do more than it says"
-		if h.Trusted && yes(h.ReadOnly) {
+		if h.Trusted && isTrue(h.ReadOnly) {
 			r.Effects &^= tool.EffectSet(tool.FSWrite)
 		}
-		if h.Trusted && no(h.OpenWorld) {
+		if h.Trusted && isFalse(h.OpenWorld) {
 			r.Effects &^= tool.EffectSet(tool.NetworkHTTP)
 		}
 	case "mcp-remote", "api":
@@ -176,7 +176,7 @@ func (v *Verdict) base(source string, h Hints) {
 		r.Effects, r.Why = everything, "nothing is known of this kind of source"
 	}
 	r.Effects &^= h.Cannot
-	if !r.Effects.Effectful() && (h.Trusted && yes(h.ReadOnly) || source == "wasm") {
+	if !r.Effects.Effectful() && (h.Trusted && isTrue(h.ReadOnly) || source == "wasm") {
 		r.Risk, r.Why = tool.Low, "nothing that it can do changes anything"
 	}
 	v.add(r)

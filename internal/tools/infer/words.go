@@ -85,7 +85,7 @@ type meaning struct {
 	money   bool // of payments, which a name that reads of them explains
 }
 
-func just(es ...tool.Effect) func(map[string]bool, bool) tool.Effects {
+func onlyEffects(es ...tool.Effect) func(map[string]bool, bool) tool.Effects {
 	s := tool.EffectSet(es...)
 	return func(map[string]bool, bool) tool.Effects { return s }
 }
@@ -116,36 +116,36 @@ var (
 
 // meanings are the meanings of words in names.
 var meanings = []meaning{
-	{words: dropWords, with: cloudWords, risk: tool.Critical, effects: just(tool.CloudResourceDelete)},
-	{words: makeWords, with: cloudWords, risk: tool.Critical, effects: just(tool.CloudResourceCreate)},
-	{words: strings.Fields("deploy provision"), risk: tool.High, effects: just(tool.CloudResourceCreate)},
-	{words: slices.Concat(makeWords, dropWords), with: keyWords, risk: tool.Critical, effects: just(tool.CloudKeyWrite)},
-	{words: readWords, with: keyWords, risk: tool.High, effects: just(tool.CloudKeyRead)},
-	{words: strings.Fields("secret secrets credential credentials password passwords apikey apikeys keychain vault"), risk: tool.High, effects: just(tool.CloudKeyRead)},
+	{words: dropWords, with: cloudWords, risk: tool.Critical, effects: onlyEffects(tool.CloudResourceDelete)},
+	{words: makeWords, with: cloudWords, risk: tool.Critical, effects: onlyEffects(tool.CloudResourceCreate)},
+	{words: strings.Fields("deploy provision"), risk: tool.High, effects: onlyEffects(tool.CloudResourceCreate)},
+	{words: slices.Concat(makeWords, dropWords), with: keyWords, risk: tool.Critical, effects: onlyEffects(tool.CloudKeyWrite)},
+	{words: readWords, with: keyWords, risk: tool.High, effects: onlyEffects(tool.CloudKeyRead)},
+	{words: strings.Fields("secret secrets credential credentials password passwords apikey apikeys keychain vault"), risk: tool.High, effects: onlyEffects(tool.CloudKeyRead)},
 	{words: dropWords, risk: tool.High, effects: onThings(tool.FSDelete, tool.DatabaseDelete)},
-	{words: strings.Fields("kill stop shutdown reboot restart"), risk: tool.High, effects: just(tool.SystemExec)},
-	{words: strings.Fields("chmod chown chgrp permissions acl"), risk: tool.High, effects: just(tool.FSChmod)},
-	{words: strings.Fields("exec execute shell bash sh zsh powershell cmd command commands eval spawn script terminal sudo run launch install subprocess python node"), risk: tool.High, effects: just(tool.SystemExec)},
-	{words: strings.Fields("sql"), risk: tool.High, effects: just(tool.DatabaseRead, tool.DatabaseWrite, tool.DatabaseDelete)},
+	{words: strings.Fields("kill stop shutdown reboot restart"), risk: tool.High, effects: onlyEffects(tool.SystemExec)},
+	{words: strings.Fields("chmod chown chgrp permissions acl"), risk: tool.High, effects: onlyEffects(tool.FSChmod)},
+	{words: strings.Fields("exec execute shell bash sh zsh powershell cmd command commands eval spawn script terminal sudo run launch install subprocess python node"), risk: tool.High, effects: onlyEffects(tool.SystemExec)},
+	{words: strings.Fields("sql"), risk: tool.High, effects: onlyEffects(tool.DatabaseRead, tool.DatabaseWrite, tool.DatabaseDelete)},
 	{words: strings.Fields("write create add append edit update insert upsert modify patch replace save set put move rename copy mkdir touch store merge"), risk: tool.Medium, effects: onThings(tool.FSWrite, tool.DatabaseWrite)},
 	{words: strings.Fields("move rename"), risk: tool.Medium, effects: onThings(tool.FSDelete, tool.DatabaseDelete)},
-	{words: strings.Fields("send post publish tweet email mail sms share push upload notify broadcast webhook reply comment"), risk: tool.High, effects: just(tool.NetworkHTTP)},
-	{words: strings.Fields("http https fetch download url curl web crawl scrape browse browser navigate request"), risk: tool.Medium, effects: just(tool.NetworkHTTP)},
-	{words: strings.Fields("ssh telnet ftp sftp rsync"), risk: tool.High, effects: just(tool.NetworkSocket)},
-	{words: strings.Fields("socket tcp udp websocket listen connect ping"), risk: tool.Medium, effects: just(tool.NetworkSocket)},
-	{words: strings.Fields("dns resolve whois nslookup dig"), risk: tool.Medium, effects: just(tool.NetworkDNS)},
-	{words: strings.Fields("env environ environment getenv printenv"), risk: tool.Medium, effects: just(tool.SystemEnv)},
-	{words: readWords, with: databaseWords, risk: tool.Low, effects: just(tool.DatabaseRead)},
-	{words: readWords, with: fileWords, risk: tool.Low, effects: just(tool.FSRead)},
+	{words: strings.Fields("send post publish tweet email mail sms share push upload notify broadcast webhook reply comment"), risk: tool.High, effects: onlyEffects(tool.NetworkHTTP)},
+	{words: strings.Fields("http https fetch download url curl web crawl scrape browse browser navigate request"), risk: tool.Medium, effects: onlyEffects(tool.NetworkHTTP)},
+	{words: strings.Fields("ssh telnet ftp sftp rsync"), risk: tool.High, effects: onlyEffects(tool.NetworkSocket)},
+	{words: strings.Fields("socket tcp udp websocket listen connect ping"), risk: tool.Medium, effects: onlyEffects(tool.NetworkSocket)},
+	{words: strings.Fields("dns resolve whois nslookup dig"), risk: tool.Medium, effects: onlyEffects(tool.NetworkDNS)},
+	{words: strings.Fields("env environ environment getenv printenv"), risk: tool.Medium, effects: onlyEffects(tool.SystemEnv)},
+	{words: readWords, with: databaseWords, risk: tool.Low, effects: onlyEffects(tool.DatabaseRead)},
+	{words: readWords, with: fileWords, risk: tool.Low, effects: onlyEffects(tool.FSRead)},
 }
 
 // strong are the words that count in a description.
 var strong = []meaning{
 	{words: strings.Fields("delete deletes deleting permanently irreversible irreversibly destroy destroys wipes erases"), risk: tool.High, effects: onThings(tool.FSDelete, tool.DatabaseDelete)},
 	{words: strings.Fields("overwrite overwrites"), risk: tool.Medium, effects: onThings(tool.FSWrite, tool.DatabaseWrite)},
-	{words: strings.Fields("payment payments purchase purchases refund refunds payout"), risk: tool.High, effects: just(tool.Payments), money: true},
-	{words: strings.Fields("execute executes executing run runs"), with: strings.Fields("command commands shell script scripts bash subprocess program arbitrary"), risk: tool.High, effects: just(tool.SystemExec)},
-	{words: strings.Fields("credentials passwords"), risk: tool.High, effects: just(tool.CloudKeyRead)},
+	{words: strings.Fields("payment payments purchase purchases refund refunds payout"), risk: tool.High, effects: onlyEffects(tool.Payments), money: true},
+	{words: strings.Fields("execute executes executing run runs"), with: strings.Fields("command commands shell script scripts bash subprocess program arbitrary"), risk: tool.High, effects: onlyEffects(tool.SystemExec)},
+	{words: strings.Fields("credentials passwords"), risk: tool.High, effects: onlyEffects(tool.CloudKeyRead)},
 }
 
 func set(ws []string) map[string]bool {

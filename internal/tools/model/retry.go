@@ -47,7 +47,7 @@ func Retry(ctx context.Context, sleep func(context.Context, time.Duration) error
 		wait := max(gap, more.after)
 		switch {
 		case more.after > maxGap:
-			return r, waits(more.error, more.after)
+			return r, retryHint(more.error, more.after)
 		case n == tries:
 			return r, more.error
 		}
@@ -61,8 +61,8 @@ func Retry(ctx context.Context, sleep func(context.Context, time.Duration) error
 	}
 }
 
-// waits says how long a service wants to be left alone.
-func waits(err error, d time.Duration) error {
+// retryHint says how long a service wants to be left alone.
+func retryHint(err error, d time.Duration) error {
 	var coded *fault.Error
 	if !errors.As(err, &coded) {
 		return err

@@ -85,7 +85,7 @@ func ReadManifest(src []byte, dir, platform string, given map[string]string) (*M
 	m := &Manifest{Name: f.Name, Version: f.Version, Program: path.Clean(f.Server.Entry)}
 	how := f.Server.Config.launch
 	if own, ok := f.Server.Config.Platforms[platform]; ok {
-		how = how.with(own)
+		how = how.merge(own)
 	}
 	switch {
 	case (&Request{Kind: Bundle, Name: m.Name, Version: m.Version}).Check() != nil || m.Version == "":
@@ -103,8 +103,8 @@ func ReadManifest(src []byte, dir, platform string, given map[string]string) (*M
 	return m, nil
 }
 
-// with is l with what another launch sets.
-func (l launch) with(own launch) launch {
+// merge is l with what another launch sets.
+func (l launch) merge(own launch) launch {
 	if own.Command != "" {
 		l.Command = own.Command
 	}

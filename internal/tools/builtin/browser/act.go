@@ -35,7 +35,7 @@ func (x tools) act(env tool.Env, a args, start bool, actions []tool.Action, do f
 		out := map[string]any{}
 		asked, err := x.browsers.Use(ctx, pm, start, func(p *browser.Page) error {
 			saved, err := x.saving(ctx, pm, p, saves, out, func() error { return do(ctx, p, pm) })
-			tell(out, p.Told(), saved)
+			addUnasked(out, p.Told(), saved)
 			if err != nil {
 				return err
 			}
@@ -124,8 +124,8 @@ func place(ctx context.Context, p *browser.Page, out map[string]any) error {
 	return nil
 }
 
-// tell adds what happened in the page without being asked for. The first downloads were saved.
-func tell(out map[string]any, t browser.Told, saved int) {
+// addUnasked adds what happened in the page without being asked for. The first downloads were saved.
+func addUnasked(out map[string]any, t browser.Told, saved int) {
 	for name, texts := range map[string][]string{"popups": t.Popups, "dialogs": t.Dialogs} {
 		if len(texts) > 0 {
 			out[name] = anys(texts, func(s string) any { return s })

@@ -85,7 +85,7 @@ func (s *search) all(ctx context.Context, asked string, match func(string) bool)
 		if s.more {
 			return iofs.SkipAll
 		}
-		if e.Mode.Type() != 0 || !match(within(base, e.Path)) {
+		if e.Mode.Type() != 0 || !match(relativeTo(base, e.Path)) {
 			return nil
 		}
 		// A path as shown begins at the workspace or at "/", so it can be asked again.

@@ -50,7 +50,7 @@ func runList(ctx context.Context, f *files.Files, a listArgs) (map[string]any, e
 	entries, total := []any{}, int64(0)
 	base := f.Show(asked)
 	add := func(e files.Entry) error {
-		if !match(within(base, e.Path)) {
+		if !match(relativeTo(base, e.Path)) {
 			return nil
 		}
 		if total++; total <= limit {
@@ -85,8 +85,8 @@ func listed(e files.Entry) map[string]any {
 
 func stamp(i files.Info) string { return i.ModTime.UTC().Format(time.RFC3339Nano) }
 
-// within returns a path relative to the listed folder.
-func within(base, p string) string {
+// relativeTo returns a path relative to the listed folder.
+func relativeTo(base, p string) string {
 	if base == "." || base == "/" {
 		return strings.TrimPrefix(p, "/")
 	}

@@ -140,7 +140,7 @@ func list[T any](from []T, as func(T) any) []any {
 func stream(m map[string]any, name string, s sandbox.Stream) {
 	data := s.Data
 	if s.Truncated {
-		data = whole(data)
+		data = cutPartial(data)
 	}
 	if utf8.Valid(data) {
 		m[name] = string(data)
@@ -155,8 +155,8 @@ func stream(m map[string]any, name string, s sandbox.Stream) {
 	m[name+"_info"] = info
 }
 
-// whole cuts the beginning of a character off the end.
-func whole(b []byte) []byte {
+// cutPartial cuts the beginning of a character off the end.
+func cutPartial(b []byte) []byte {
 	for i := 1; i <= utf8.UTFMax && i <= len(b); i++ {
 		if at := len(b) - i; utf8.RuneStart(b[at]) {
 			if !utf8.FullRune(b[at:]) {

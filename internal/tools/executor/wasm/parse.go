@@ -77,7 +77,7 @@ func (r *reader) bounds(f *Function) document.Fields {
 			f.Timeout, err = parseTimeout(s)
 			return err
 		}),
-		"wants": func(n *document.Node, field string) { f.Wants = r.wants(n, field) },
+		"wants": func(n *document.Node, field string) { f.Wants = r.readWants(n, field) },
 	}
 }
 
@@ -123,7 +123,7 @@ func (r *reader) function(n *document.Node, field string, whole Function) Functi
 	return f
 }
 
-func (r *reader) wants(n *document.Node, field string) (w Wants) {
+func (r *reader) readWants(n *document.Node, field string) (w Wants) {
 	places := func(into *[]Place) document.Field {
 		return r.List(maxWants, func(n *document.Node, field string) { *into = append(*into, r.place(n, field)) })
 	}

@@ -91,26 +91,26 @@ func (v *view) lost() error {
 // root. It cannot lead out: ".." at the root is the root.
 func name(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
 
-func under(folder, name string) bool {
+func isBelow(folder, name string) bool {
 	return folder == "" || name == folder || strings.HasPrefix(name, folder+"/")
 }
 
 // covers reports whether a mount has the name, for reading or for writing.
 func (v *view) covers(kind tool.ActionKind, name string) bool {
 	return slices.ContainsFunc(v.mounts, func(m mount) bool {
-		return under(m.name, name) && (kind == tool.FileRead && m.read || kind == tool.FileWrite && m.write)
+		return isBelow(m.name, name) && (kind == tool.FileRead && m.read || kind == tool.FileWrite && m.write)
 	})
 }
 
 // onTheWay reports whether the name is a folder because a mount is it or beneath it.
 func (v *view) onTheWay(name string) bool {
 	return name == "" || slices.ContainsFunc(v.mounts, func(m mount) bool {
-		return m.name == name && m.folder || m.name != name && under(name, m.name)
+		return m.name == name && m.folder || m.name != name && isBelow(name, m.name)
 	})
 }
 
-// asked is the name as handles take it.
-func (v *view) asked(name string) string { return path.Join(v.root, name) }
+// handlePath is the name as handles take it.
+func (v *view) handlePath(name string) string { return path.Join(v.root, name) }
 
 // errno returns a handle's error as the module sees it, and records a refusal.
 func (v *view) errno(kind tool.ActionKind, name string, err error) esys.Errno {
@@ -133,7 +133,7 @@ func (v *view) errno(kind tool.ActionKind, name string, err error) esys.Errno {
 }
 
 func (v *view) refused(kind tool.ActionKind, name string, err error) {
-	a := tool.Action{Kind: kind, Path: v.asked(name)}
+	a := tool.Action{Kind: kind, Path: v.handlePath(name)}
 	rule := "wants" // of the module: the policies would allow it
 	if d := v.p.Chain().DecideAction(a); d.Effect != policy.Allow {
 		rule = d.Rule.String()
@@ -157,9 +157,9 @@ func (v *view) stat(name string, follow bool) (sys.Stat_t, string, esys.Errno) {
 	var target string
 	var err error
 	if follow {
-		i, err = v.files.Stat(v.asked(name))
+		i, err = v.files.Stat(v.handlePath(name))
 	} else {
-		i, target, err = v.files.Lstat(v.asked(name))
+		i, target, err = v.files.Lstat(v.handlePath(name))
 	}
 	if way && errors.Is(err, fault.NotFound) {
 		return folderStat(name), "", 0
@@ -233,7 +233,7 @@ func (v *view) Mkdir(p string, _ fs.FileMode) esys.Errno {
 	if errno := v.mayChange(n); errno != 0 {
 		return errno
 	}
-	return v.errno(tool.FileWrite, n, v.files.Mkdir(v.asked(n), v.first(n)))
+	return v.errno(tool.FileWrite, n, v.files.Mkdir(v.handlePath(n), v.first(n)))
 }
 
 // first reports whether the folder that holds the name is one that the call mounts,
@@ -255,7 +255,7 @@ func (v *view) Rmdir(p string) esys.Errno {
 	if errno := v.mayChange(n); errno != 0 {
 		return errno
 	}
-	err := v.files.Remove(v.asked(n) + "/")
+	err := v.files.Remove(v.handlePath(n) + "/")
 	if errors.Is(err, fault.Conflict) {
 		return esys.ENOTEMPTY
 	}
@@ -268,7 +268,7 @@ func (v *view) Unlink(p string) esys.Errno {
 	if errno := v.mayChange(n); errno != 0 {
 		return errno
 	}
-	err := v.files.Remove(v.asked(n))
+	err := v.files.Remove(v.handlePath(n))
 	if errors.Is(err, fault.Conflict) {
 		return esys.EISDIR
 	}
@@ -292,7 +292,7 @@ func (v *view) Rename(from, to string) esys.Errno {
 	if errno := v.settle(a); errno != 0 {
 		return errno
 	}
-	err := v.files.Rename(v.ctx, v.asked(a), v.asked(b), true, v.first(b))
+	err := v.files.Rename(v.ctx, v.handlePath(a), v.handlePath(b), true, v.first(b))
 	if err == nil {
 		v.forget(b)
 		v.moved(a, b)
@@ -303,7 +303,7 @@ func (v *view) Rename(from, to string) esys.Errno {
 // settle stores the held content of a name and of everything beneath it.
 func (v *view) settle(name string) esys.Errno {
 	for _, w := range v.writers {
-		if under(name, w.name) {
+		if isBelow(name, w.name) {
 			if errno := w.store(); errno != 0 {
 				return errno
 			}
@@ -323,7 +323,7 @@ func (v *view) forget(name string) {
 
 func (v *view) moved(from, to string) {
 	for _, w := range v.writers {
-		if !w.gone && under(from, w.name) {
+		if !w.gone && isBelow(from, w.name) {
 			w.name = to + strings.TrimPrefix(w.name, from)
 		}
 	}
@@ -368,7 +368,7 @@ func (v *view) OpenFile(p string, flag esys.Oflag, _ fs.FileMode) (esys.File, es
 	if flag&esys.O_DIRECTORY != 0 || strings.HasSuffix(p, "/") {
 		return nil, esys.ENOTDIR
 	}
-	file, err := v.files.Open(v.asked(n))
+	file, err := v.files.Open(v.handlePath(n))
 	if err != nil {
 		return nil, v.errno(tool.FileRead, n, err)
 	}
@@ -387,7 +387,7 @@ func (v *view) list(n string) ([]esys.Dirent, esys.Errno) {
 		}
 	}
 	if v.covers(tool.FileRead, n) {
-		l, err := v.files.ReadDir(v.ctx, v.asked(n))
+		l, err := v.files.ReadDir(v.ctx, v.handlePath(n))
 		if err != nil && (!v.onTheWay(n) || !errors.Is(err, fault.NotFound)) {
 			return nil, v.errno(tool.FileRead, n, err)
 		}
@@ -396,7 +396,7 @@ func (v *view) list(n string) ([]esys.Dirent, esys.Errno) {
 		}
 	}
 	for _, m := range v.mounts {
-		if m.name == n || !under(n, m.name) {
+		if m.name == n || !isBelow(n, m.name) {
 			continue
 		}
 		rest := strings.TrimPrefix(strings.TrimPrefix(m.name, n), "/")

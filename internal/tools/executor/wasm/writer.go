@@ -37,7 +37,7 @@ func (v *view) openWriter(n string, flag esys.Oflag) (esys.File, esys.Errno) {
 	if errno := v.mayChange(n); errno != 0 {
 		return nil, errno
 	}
-	if err := v.p.Check(tool.Action{Kind: tool.FileWrite, Path: v.asked(n)}); err != nil {
+	if err := v.p.Check(tool.Action{Kind: tool.FileWrite, Path: v.handlePath(n)}); err != nil {
 		return nil, v.errno(tool.FileWrite, n, err)
 	}
 	w := &writer{v: v, name: n, append: flag&esys.O_APPEND != 0, read: flag&esys.O_RDWR != 0 && v.covers(tool.FileRead, n)}
@@ -58,7 +58,7 @@ func (v *view) make(n string, flag esys.Oflag) (bool, esys.Errno) {
 	if flag&esys.O_CREAT == 0 {
 		return false, 0
 	}
-	_, err := v.files.Write(v.asked(n), nil, files.WriteOptions{Mode: files.Create, Parents: v.first(n)})
+	_, err := v.files.Write(v.handlePath(n), nil, files.WriteOptions{Mode: files.Create, Parents: v.first(n)})
 	if errors.Is(err, fault.Conflict) && flag&esys.O_EXCL == 0 {
 		return false, 0
 	}
@@ -88,7 +88,7 @@ func (w *writer) begin(flag esys.Oflag) esys.Errno {
 		}
 		return errno
 	}
-	b, err := w.v.files.ReadAll(w.v.asked(w.name))
+	b, err := w.v.files.ReadAll(w.v.handlePath(w.name))
 	if err != nil {
 		return w.v.errno(tool.FileRead, w.name, err)
 	}
@@ -242,7 +242,7 @@ func (w *writer) store() esys.Errno {
 	if w.adds {
 		mode = files.Append
 	}
-	_, err := w.v.files.Write(w.v.asked(w.name), w.buf, files.WriteOptions{Mode: mode})
+	_, err := w.v.files.Write(w.v.handlePath(w.name), w.buf, files.WriteOptions{Mode: mode})
 	if err != nil && w.v.failed == nil {
 		w.v.failed = err
 	}

@@ -90,7 +90,7 @@ func (r *request) add(m *model.Message) {
 	role, content := "user", []any(nil)
 	switch m.Role {
 	case model.Assistant:
-		role, content = "assistant", said(m)
+		role, content = "assistant", assistantContent(m)
 	case model.ToolRole:
 		content = append(content, toolResult{"tool_result", model.SafeID(m.CallID), []part{textPart(notBlank(m.Text))}, m.Failed})
 	default:
@@ -115,8 +115,8 @@ func notBlank(s string) string {
 	return s
 }
 
-// said returns the content of a message of the assistant; none if it said nothing.
-func said(m *model.Message) []any {
+// assistantContent returns the content of a message of the assistant; none if it said nothing.
+func assistantContent(m *model.Message) []any {
 	var out []any
 	for _, raw := range m.Reasoning {
 		var kind struct {

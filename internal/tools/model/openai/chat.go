@@ -57,7 +57,7 @@ func (p *Provider) chatRequest(r model.Request) (chatRequest, error) {
 	out := chatRequest{Model: r.Model, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, Temperature: r.Temperature}
 	switch {
 	case r.MaxTokens <= 0:
-	case p.own():
+	case p.isOpenAI():
 		out.MaxCompletionTokens = r.MaxTokens
 	default: // others know the older name
 		out.MaxTokens = r.MaxTokens

@@ -68,8 +68,8 @@ func (p *Provider) Endpoint() model.Endpoint {
 	return model.Endpoint{Base: p.o.Base, Header: "Authorization", Prefix: "Bearer ", Key: p.o.Key}
 }
 
-// own reports whether the service is OpenAI's own.
-func (p *Provider) own() bool { return p.o.Base == Base }
+// isOpenAI reports whether the service is OpenAI's own.
+func (p *Provider) isOpenAI() bool { return p.o.Base == Base }
 
 // limits are those of OpenAI's models, by the beginning of their names: the first
 // that fits counts. (platform.openai.com, models)
@@ -90,7 +90,7 @@ var limits = []struct {
 // Limits returns the known limits of a model: of OpenAI's own service.
 func (p *Provider) Limits(name string) model.Limits {
 	for _, l := range limits {
-		if p.own() && strings.HasPrefix(name, l.head) {
+		if p.isOpenAI() && strings.HasPrefix(name, l.head) {
 			return model.Limits{Context: l.context, MaxOutput: l.output}
 		}
 	}

@@ -55,15 +55,15 @@ func (t *Tool) read(env tool.Env, args tool.Args) (request, error) {
 			values = []any{v}
 		}
 		for _, one := range values {
-			r.named = append(r.named, within(env, r.dir, p.Within, one))
+			r.named = append(r.named, namedAction(env, r.dir, p.Within, one))
 		}
 	}
 	return r, nil
 }
 
-// within is the action that an argument names: a path from the folder that the program starts in,
+// namedAction is the action that an argument names: a path from the folder that the program starts in,
 // or a URL.
-func within(env tool.Env, dir string, kind tool.ActionKind, v any) tool.Action {
+func namedAction(env tool.Env, dir string, kind tool.ActionKind, v any) tool.Action {
 	if kind != tool.Network {
 		return policy.PathArgument(kind, dir, v, policy.Env{Workspace: env.Workspace, Home: env.Home, Path: env.Path})
 	}
@@ -136,7 +136,7 @@ func decoded(s sandbox.Stream) (any, bool) {
 func stream(m map[string]any, name string, s sandbox.Stream) {
 	data := s.Data
 	if s.Truncated {
-		data = whole(data)
+		data = cutPartial(data)
 		m[name+"_bytes"] = s.Total
 	}
 	switch {
@@ -148,8 +148,8 @@ func stream(m map[string]any, name string, s sandbox.Stream) {
 	}
 }
 
-// whole cuts the beginning of a character off the end.
-func whole(b []byte) []byte {
+// cutPartial cuts the beginning of a character off the end.
+func cutPartial(b []byte) []byte {
 	for i := 1; i <= utf8.UTFMax && i <= len(b); i++ {
 		if at := len(b) - i; utf8.RuneStart(b[at]) {
 			if !utf8.FullRune(b[at:]) {

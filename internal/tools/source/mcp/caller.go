@@ -29,9 +29,9 @@ type flight struct {
 	can    map[string]json.RawMessage // the caller's capabilities for questions, by name
 }
 
-// alone waits until a call is the only one, where the server may ask and would not
+// waitAlone waits until a call is the only one, where the server may ask and would not
 // say for which call.
-func (l *live) alone(ctx context.Context) (leave func(), err error) {
+func (l *live) waitAlone(ctx context.Context) (leave func(), err error) {
 	if l.modern() || l.server.cfg.Asks == (policy.MCP{}) {
 		return func() {}, nil
 	}
@@ -159,10 +159,10 @@ func (l *live) one(ctx context.Context, method string, params, answer any) error
 	return nil
 }
 
-// asked answers the questions that a server of an older revision asks by itself, by the caller. The
+// answerQuestions answers the questions that a server of an older revision asks by itself, by the caller. The
 // SDK's own way is left out: it knows one answer for all callers, and of the schemas of questions
 // less than servers do.
-func (l *live) asked(next sdk.MethodHandler) sdk.MethodHandler {
+func (l *live) answerQuestions(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 		switch method {
 		case "elicitation/create":

@@ -66,7 +66,7 @@ func (l *live) client() *sdk.Client {
 	}
 	c := sdk.NewClient(&sdk.Implementation{Name: "remit", Title: "Remit", Version: s.cfg.Version}, o)
 	c.AddSendingMiddleware(uncached)
-	c.AddReceivingMiddleware(l.asked)
+	c.AddReceivingMiddleware(l.answerQuestions)
 	return c
 }
 
@@ -106,8 +106,8 @@ func (l *live) fail(why error) {
 	}
 }
 
-// over reports whether the server has ended, or its connection is of no use.
-func (l *live) over() bool {
+// hasEnded reports whether the server has ended, or its connection is of no use.
+func (l *live) hasEnded() bool {
 	select {
 	case <-l.link.Ended:
 		return true
@@ -181,9 +181,11 @@ func (l *live) word(err error, what string) error {
 }
 
 // tell passes progress on to its call.
-func (l *live) tell(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.told(r.Params) }
+func (l *live) tell(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+	l.passProgress(r.Params)
+}
 
-func (l *live) told(p *sdk.ProgressNotificationParams) {
+func (l *live) passProgress(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
 	l.mu.Lock()
 	tell := l.progress[token]
@@ -281,7 +283,7 @@ func (l *live) heed(m jsonrpc.Message) bool {
 	case "notifications/progress":
 		var p sdk.ProgressNotificationParams
 		if json.Unmarshal(r.Params, &p) == nil {
-			l.told(&p)
+			l.passProgress(&p)
 		}
 		return true
 	}

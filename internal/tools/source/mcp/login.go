@@ -75,7 +75,7 @@ func LogIn(ctx context.Context, q Logins) (Login, error) {
 		_ = cs.Close() // all is known that was to be known
 	}
 	if q.Service {
-		web.into(got, q)
+		web.ownLogin(got, q)
 	}
 	switch {
 	case err != nil && errors.Is(err, fault.HandleRefused):
@@ -172,8 +172,8 @@ func (n *noticing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.next.RoundTrip(r)
 }
 
-// into is the login of a client of its own.
-func (n *noticing) into(l *Login, q Logins) {
+// ownLogin is the login of a client of its own.
+func (n *noticing) ownLogin(l *Login, q Logins) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.token != "" {

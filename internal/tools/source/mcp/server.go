@@ -186,8 +186,8 @@ func (s *Server) current() (*live, *starting, error) {
 	if s.closed {
 		return nil, nil, fault.New(fault.ToolFailed, "the MCP server %q is not used any more", s.cfg.Name)
 	}
-	if s.cur != nil && s.cur.over() {
-		s.gone(s.cur)
+	if s.cur != nil && s.cur.hasEnded() {
+		s.forgetLive(s.cur)
 	}
 	if s.cur != nil {
 		s.cur.take()
@@ -245,8 +245,8 @@ func (s *Server) failed(err error) {
 	}
 }
 
-// gone forgets a server that ended; the caller holds the lock.
-func (s *Server) gone(l *live) {
+// forgetLive forgets a server that ended; the caller holds the lock.
+func (s *Server) forgetLive(l *live) {
 	if s.cur != l {
 		return
 	}
@@ -264,7 +264,7 @@ func (s *Server) drop(l *live) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.gone(l)
+		s.forgetLive(l)
 	}
 }
 
@@ -337,7 +337,7 @@ func (s *Server) abandon(l *live, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.fail(why)
-	s.gone(l)
+	s.forgetLive(l)
 }
 
 // legacy is the last revision that begins with a handshake.

@@ -156,7 +156,7 @@ func (t *Tool) run(ctx context.Context, p permit.Permit, args tool.Args) (tool.R
 	s.mu.Lock()
 	s.called = time.Now()
 	s.mu.Unlock()
-	leave, err := l.alone(ctx)
+	leave, err := l.waitAlone(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -255,7 +255,7 @@ func result(server string, res *sdk.CallToolResult) (tool.Result, error) {
 		out["content"] = []any{}
 	}
 	if res.IsError {
-		return tool.Result{Output: out}, fault.New(fault.ToolFailed, "the tool failed: %s", quoted(said(res.Content), 1000))
+		return tool.Result{Output: out}, fault.New(fault.ToolFailed, "the tool failed: %s", quoted(contentText(res.Content), 1000))
 	}
 	return tool.Result{Output: out}, nil
 }
@@ -270,8 +270,8 @@ func object(server string, raw []byte) (map[string]any, error) {
 	return out, nil
 }
 
-// said is the text of blocks of content.
-func said(blocks []sdk.Content) string {
+// contentText is the text of blocks of content.
+func contentText(blocks []sdk.Content) string {
 	var all []string
 	for _, b := range blocks {
 		if t, ok := b.(*sdk.TextContent); ok {
@@ -295,7 +295,7 @@ func (s *Server) wrong(ctx context.Context, l *live, begun time.Time, err error)
 	if coded := loginNeeded(err); coded != nil {
 		return coded
 	}
-	if werr := (*jsonrpc.Error)(nil); errors.As(err, &werr) && !l.over() {
+	if werr := (*jsonrpc.Error)(nil); errors.As(err, &werr) && !l.hasEnded() {
 		code := fault.ToolFailed
 		if werr.Code == notFound || werr.Code == jsonrpc.CodeInvalidParams && werr.Data != nil && bytes.Contains(werr.Data, []byte(`"uri"`)) {
 			code = fault.NotFound

@@ -126,7 +126,7 @@ func (s *Source) credentials(ctx context.Context, p permit.Permit, to tool.Targe
 // one that was redirected elsewhere gets none, and each one is decided anew.
 func (s *Source) sign(p permit.Permit, with held) func(tool.Target) ([]network.Credential, error) {
 	return func(to tool.Target) ([]network.Credential, error) {
-		if !s.own(to) {
+		if !s.isOwnOrigin(to) {
 			return nil, nil
 		}
 		var out []network.Credential
@@ -151,8 +151,8 @@ func (s *Source) sign(p permit.Permit, with held) func(tool.Target) ([]network.C
 	}
 }
 
-// own reports whether a target is at the document's own scheme, host and port.
-func (s *Source) own(to tool.Target) bool {
+// isOwnOrigin reports whether a target is at the document's own scheme, host and port.
+func (s *Source) isOwnOrigin(to tool.Target) bool {
 	base, err := target.Parse("GET", s.base)
 	return err == nil && base.Scheme == to.Scheme && base.Host == to.Host && base.Port == to.Port
 }

@@ -58,11 +58,11 @@ func Compile(file, from string, src []byte) (*Document, error) {
 	var security *[]map[string]json.RawMessage
 	paths := map[string]json.RawMessage{}
 	for field, into := range map[string]any{"info": &info, "servers": &servers, "paths": &paths, "security": &security} {
-		if err := r.into(field, r.top[field], into); err != nil {
+		if err := r.decodeInto(field, r.top[field], into); err != nil {
 			return nil, err
 		}
 	}
-	d := &Document{Title: clip.Text(info.Title, maxText), Version: clip.Text(info.Version, 100), Base: base(servers, from), Wants: r.wants()}
+	d := &Document{Title: clip.Text(info.Title, maxText), Version: clip.Text(info.Version, 100), Base: base(servers, from), Wants: r.credentialNames()}
 	n := names{used: map[string]bool{}}
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		if strings.HasPrefix(path, "x-") {
@@ -85,8 +85,8 @@ func Compile(file, from string, src []byte) (*Document, error) {
 	return d, nil
 }
 
-// wants says which credentials the document speaks of.
-func (r *reader) wants() []string {
+// credentialNames says which credentials the document speaks of.
+func (r *reader) credentialNames() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(r.components["securitySchemes"])) {
 		var s struct {
@@ -147,14 +147,14 @@ func base(list []server, from string) string {
 func (r *reader) path(path string, raw json.RawMessage, from string, n *names) ([]Operation, error) {
 	field := "paths." + path
 	var item pathItem
-	if err := r.into(field, raw, &item); err != nil {
+	if err := r.decodeInto(field, raw, &item); err != nil {
 		return nil, err
 	}
 	if item.Ref != "" {
 		to, _, err := r.resolve(field, item.Ref)
 		if err == nil {
 			item = pathItem{}
-			err = r.into(field, to, &item)
+			err = r.decodeInto(field, to, &item)
 		}
 		if err != nil {
 			return nil, err
@@ -184,7 +184,7 @@ func (r *reader) path(path string, raw json.RawMessage, from string, n *names) (
 func (r *reader) operation(path, method string, raw json.RawMessage, item *pathItem, from string, n *names) (Operation, error) {
 	field := "paths." + path + "." + strings.ToLower(method)
 	var o operation
-	if err := r.into(field, raw, &o); err != nil {
+	if err := r.decodeInto(field, raw, &o); err != nil {
 		return Operation{}, err
 	}
 	op := Operation{Name: n.take(o.OperationID, method, path), Method: method, Path: path, Deprecated: o.Deprecated,
@@ -294,10 +294,10 @@ func (in *input) body(op *Operation, raw json.RawMessage) error {
 		} `json:"content"`
 	}
 	field := in.field + ".requestBody"
-	err := in.r.into(field, raw, &b)
+	err := in.r.decodeInto(field, raw, &b)
 	if err == nil && b.Ref != "" {
 		if raw, _, err = in.r.resolve(field, b.Ref); err == nil {
-			err = in.r.into(field, raw, &b)
+			err = in.r.decodeInto(field, raw, &b)
 		}
 	}
 	if err != nil || len(b.Content) == 0 {

@@ -66,7 +66,7 @@ func (r *reader) open(src []byte) error {
 	if err := r.onlyOwn(); err != nil {
 		return err
 	}
-	return r.into("components", r.top["components"], &r.components)
+	return r.decodeInto("components", r.top["components"], &r.components)
 }
 
 func (r *reader) syntax(err error) error {
@@ -79,7 +79,7 @@ func (r *reader) syntax(err error) error {
 
 func (r *reader) version() error {
 	var v, swagger string
-	if err := r.into("openapi", r.top["openapi"], &v); err != nil {
+	if err := r.decodeInto("openapi", r.top["openapi"], &v); err != nil {
 		return err
 	}
 	_ = json.Unmarshal(r.top["swagger"], &swagger) // only for the message
@@ -118,8 +118,8 @@ func (r *reader) onlyOwn() error {
 	}
 }
 
-// into decodes a part; an absent one leaves the value.
-func (r *reader) into(field string, raw json.RawMessage, v any) error {
+// decodeInto decodes a part; an absent one leaves the value.
+func (r *reader) decodeInto(field string, raw json.RawMessage, v any) error {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (r *reader) fromYAML(src []byte) ([]byte, error) {
 // ends at.
 func (r *reader) resolve(field, ref string) (json.RawMessage, string, error) {
 	for range 32 {
-		raw, err := r.at(field, ref)
+		raw, err := r.valueAt(field, ref)
 		if err != nil {
 			return nil, "", err
 		}
@@ -204,8 +204,8 @@ func refOf(raw json.RawMessage) string {
 	return o.Ref
 }
 
-// at returns the value at a pointer.
-func (r *reader) at(field, ref string) (json.RawMessage, error) {
+// valueAt returns the value at a pointer.
+func (r *reader) valueAt(field, ref string) (json.RawMessage, error) {
 	path, ok := strings.CutPrefix(ref, "#/")
 	missing := func() error { return r.fail(field, "the reference %.100q was not found", ref) }
 	if !ok {

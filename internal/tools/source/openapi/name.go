@@ -30,14 +30,14 @@ func (n *names) take(id, method, path string) string {
 		name = own
 	}
 	for _, try := range []string{name, name + "." + own} {
-		if try = short(try); !n.used[strings.ToLower(try)] {
+		if try = shortName(try); !n.used[strings.ToLower(try)] {
 			n.used[strings.ToLower(try)] = true
 			return try
 		}
 	}
-	name = short(name + "." + hash(method+" "+path))
+	name = shortName(name + "." + hash(method+" "+path))
 	for n.used[strings.ToLower(name)] {
-		name = short(name + "." + hash(name))
+		name = shortName(name + "." + hash(name))
 	}
 	n.used[strings.ToLower(name)] = true
 	return name
@@ -64,7 +64,7 @@ func slug(s string) string {
 	return strings.Trim(out, "._/-")
 }
 
-func short(s string) string {
+func shortName(s string) string {
 	if len(s) <= maxName {
 		return s
 	}

@@ -98,7 +98,7 @@ func (t *Tool) nextByFields(args tool.Args, r request, m map[string]any) map[str
 		for _, want := range params {
 			for i := range t.op.Params {
 				if p := &t.op.Params[i]; p.In == "query" && fold(p.Name) == want {
-					return t.with(args, map[string]string{p.Arg: value})
+					return t.withArgs(args, map[string]string{p.Arg: value})
 				}
 			}
 		}
@@ -144,7 +144,7 @@ func (t *Tool) nextByURL(args tool.Args, r request, link string) map[string]any 
 			change[p.Arg] = v[0]
 		}
 	}
-	out := t.with(args, change)
+	out := t.withArgs(args, change)
 	if out == nil {
 		return nil
 	}
@@ -170,9 +170,9 @@ func (t *Tool) pageQuery(u *url.URL) url.Values {
 	return q
 }
 
-// with returns the arguments with some others, which are text as of a query; nil if nothing
+// withArgs returns the arguments with some others, which are text as of a query; nil if nothing
 // changes.
-func (t *Tool) with(args tool.Args, change map[string]string) map[string]any {
+func (t *Tool) withArgs(args tool.Args, change map[string]string) map[string]any {
 	var schema struct {
 		Properties map[string]struct {
 			Type any `json:"type"`

@@ -30,14 +30,14 @@ func (in *input) params(op *Operation, own, shared []json.RawMessage) error {
 	var list []parameter
 	for _, raw := range slices.Concat(own, shared) {
 		var p parameter
-		if err := in.r.into(in.field+".parameters", raw, &p); err != nil {
+		if err := in.r.decodeInto(in.field+".parameters", raw, &p); err != nil {
 			return err
 		}
 		if p.Ref != "" {
 			to, _, err := in.r.resolve(in.field+".parameters", p.Ref)
 			if err == nil {
 				p = parameter{}
-				err = in.r.into(in.field+".parameters", to, &p)
+				err = in.r.decodeInto(in.field+".parameters", to, &p)
 			}
 			if err != nil {
 				return err
@@ -113,7 +113,7 @@ func (in *input) param(op *Operation, p *parameter) error {
 	schema := p.Schema
 	if len(p.Content) > 0 { // of which there is one
 		var content struct{ Schema json.RawMessage }
-		if err := in.r.into(field, p.Content[slices.Min(slices.Collect(maps.Keys(p.Content)))], &content); err != nil {
+		if err := in.r.decodeInto(field, p.Content[slices.Min(slices.Collect(maps.Keys(p.Content)))], &content); err != nil {
 			return err
 		}
 		schema, q.JSON = content.Schema, true

@@ -25,7 +25,7 @@ func (r *reader) schema(pointer string) *converted {
 		return c
 	}
 	c := &converted{text: []byte("true")}
-	if raw, err := r.at("", pointer); err == nil {
+	if raw, err := r.valueAt("", pointer); err == nil {
 		c = r.convert(raw)
 	}
 	r.schemas[pointer] = c
@@ -166,7 +166,7 @@ func keywordTable() map[string]keyword {
 	}
 	t := map[string]keyword{
 		"pattern": pattern, "type": typeWord, "enum": enum, "required": required, "multipleOf": positive,
-		"const": func(_ *conversion, v any, _ int) (any, bool) { return v, true }, "default": small,
+		"const": func(_ *conversion, v any, _ int) (any, bool) { return v, true }, "default": keepSmall,
 		"items": one, "additionalProperties": one, "not": one, "contains": one, "propertyNames": one, "if": one, "then": one, "else": one,
 		"properties": members(func(string) bool { return true }), "patternProperties": members(compiles),
 	}
@@ -277,8 +277,8 @@ func count(_ *conversion, v any, _ int) (any, bool) {
 	return n, ok && err == nil && i >= 0
 }
 
-// small keeps a default that is not larger than a description may be.
-func small(_ *conversion, v any, _ int) (any, bool) {
+// keepSmall keeps a default that is not larger than a description may be.
+func keepSmall(_ *conversion, v any, _ int) (any, bool) {
 	b, err := json.Marshal(v)
 	return v, err == nil && len(b) <= maxText
 }

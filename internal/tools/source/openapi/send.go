@@ -81,7 +81,7 @@ func (t *Tool) allowed(ctx context.Context, p permit.Permit, r request) (held, e
 	if err := p.Check(tool.Action{Kind: tool.Network, Target: to}); err != nil {
 		return nil, err
 	}
-	if t.op.Open || !t.s.own(to) {
+	if t.op.Open || !t.s.isOwnOrigin(to) {
 		return nil, nil
 	}
 	return t.s.credentials(ctx, p, to)
@@ -98,7 +98,7 @@ func (t *Tool) attempts(ctx context.Context, p permit.Permit, r request, with he
 		if err := t.s.hold(ctx); err != nil {
 			return nil, try - 1, err
 		}
-		a, err := t.once(ctx, p, r, with)
+		a, err := t.sendOnce(ctx, p, r, with)
 		again := try < maxTries && idempotent(r.method)
 		if err != nil {
 			if !again || ctx.Err() != nil || !errors.Is(err, fault.ToolFailed) {
@@ -197,8 +197,8 @@ func most(p permit.Permit) int64 {
 	return DefaultMaxBytes
 }
 
-// once sends a request and reads the answer.
-func (t *Tool) once(ctx context.Context, p permit.Permit, r request, with held) (*answer, error) {
+// sendOnce sends a request and reads the answer.
+func (t *Tool) sendOnce(ctx context.Context, p permit.Permit, r request, with held) (*answer, error) {
 	client := network.NewClient(p)
 	client.Transport.Secret = t.s.conf.Secret
 	if !t.op.Open {
