@@ -76,11 +76,11 @@ func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limi
 			has = append(has, c.Ref)
 		}
 		rows = append(rows, []cell{
-			{short(one.ID.String()), bold}, {one.Name, ""}, {orDash(one.Model), ""}, {when(one.Updated, now), dim}, {orDash(strings.Join(has, ", ")), ""},
+			{shortRunID(one.ID.String()), bold}, {one.Name, ""}, {orDash(one.Model), ""}, {when(one.Updated, now), dim}, {orDash(strings.Join(has, ", ")), ""},
 		})
 	}
 	s.table([]string{"AGENT", "NAME", "MODEL", "CHANGED", "CAPABILITIES"}, rows)
-	s.older(short(next))
+	s.older(shortRunID(next))
 	return nil
 }
 

@@ -84,7 +84,7 @@ func (s *session) printQuestions(list []store.Approval, all bool) error {
 		}
 		state := q.State
 		rows[i] = []cell{
-			{text: short(q.ID.String())}, {text: state.String(), colour: colours[state]}, {text: when(q.Asked, time.Now())}, {text: q.Holder},
+			{text: shortRunID(q.ID.String())}, {text: state.String(), colour: colours[state]}, {text: when(q.Asked, time.Now())}, {text: q.Holder},
 			{text: string(b.Tool)}, {text: b.Risk}, {text: b.Reason},
 		}
 	}
@@ -126,7 +126,7 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 			s.printf("  %-10s %s, call %d\n", "run", q.RunID, q.Call)
 			s.printf("  %-10s %s\n", "until", q.Until.Local().Format(time.DateTime))
 			if q.Needs > 1 || q.Admin || len(q.Roles) > 0 {
-				s.printf("  %-10s %s\n", "needs", needs(q))
+				s.printf("  %-10s %s\n", "needs", approvalNeeds(q))
 			}
 			for _, v := range q.Votes {
 				s.printVote(v)
@@ -165,7 +165,7 @@ recorded calls that the pattern would have covered, of the 90 days before.
 	}
 }
 
-func needs(q store.Approval) string {
+func approvalNeeds(q store.Approval) string {
 	out := counted(q.Needs, "approver")
 	if q.Admin {
 		out += "; one must be an admin"

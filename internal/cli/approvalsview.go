@@ -40,15 +40,15 @@ func (v *approvalsView) update(list []store.Approval) (added bool) {
 		return added
 	}
 	if v.selected != "" && v.message == "" {
-		v.message = short(v.selected) + " no longer waits"
+		v.message = shortRunID(v.selected) + " no longer waits"
 	}
 	v.halted = v.halted || v.typing
 	v.selectAt(max(0, min(was, len(list)-1)))
 	return added
 }
 
-// known is the history of the selected question; nil: it was not looked up.
-func (v *approvalsView) known() *approval.History {
+// loadedHistory is the history of the selected question; nil: it was not looked up.
+func (v *approvalsView) loadedHistory() *approval.History {
 	if v.selected == "" || v.historyOf != v.selected {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (v *approvalsView) frame(w, h int, now time.Time) []line {
 	out = append(out, line{strings.Repeat("─", w), dim})
 	foot := v.foot()
 	v.page = max(1, h-len(out)-len(foot)-1)
-	body := wholeQuestion(v.list[i], v.known(), w)
+	body := wholeQuestion(v.list[i], v.loadedHistory(), w)
 	v.last = max(0, len(body)-v.page)
 	v.scroll = min(v.scroll, v.last)
 	for _, text := range body[v.scroll:min(len(body), v.scroll+v.page)] {
@@ -202,7 +202,7 @@ func (v *approvalsView) rows(selected, w, most int, now time.Time) (out []line) 
 	for i, q := range v.list[from:min(len(v.list), from+most)] {
 		b, err := approvals.BodyOf(q)
 		if err != nil {
-			out = append(out, line{"  " + short(q.ID.String()) + " cannot be read", red})
+			out = append(out, line{"  " + shortRunID(q.ID.String()) + " cannot be read", red})
 			continue
 		}
 		mark, col := "  ", colour("")
@@ -210,7 +210,7 @@ func (v *approvalsView) rows(selected, w, most int, now time.Time) (out []line) 
 			mark, col = "▸ ", bold
 		}
 		left := "  " + countdown(q.Until.Sub(now))
-		head := mark + short(q.ID.String()) + "  " + show(string(b.Tool)) + "  " + show(b.Risk) + "  " + show(q.Holder)
+		head := mark + shortRunID(q.ID.String()) + "  " + show(string(b.Tool)) + "  " + show(b.Risk) + "  " + show(q.Holder)
 		out = append(out, line{besideRight(head, left, w), col})
 	}
 	return out
@@ -240,7 +240,7 @@ func wholeQuestion(q store.Approval, h *approval.History, w int) []string {
 	}
 	text += fmt.Sprintf("run | %s, call %d\n", q.RunID, q.Call)
 	if q.Needs > 1 || q.Admin || len(q.Roles) > 0 {
-		text += "needs | " + needs(q) + "\n"
+		text += "needs | " + approvalNeeds(q) + "\n"
 	}
 	for _, vote := range q.Votes {
 		word := "refused"
@@ -259,7 +259,7 @@ func (v *approvalsView) foot() []line {
 	}
 	if v.typing {
 		return []line{
-			{"refuse " + short(v.selected) + "; reason for the caller (may be empty):", red},
+			{"refuse " + shortRunID(v.selected) + "; reason for the caller (may be empty):", red},
 			{"> " + show(clip.Text(string(v.reason), maxReason)) + "_", ""},
 			{"Enter refuses · Escape goes back", dim},
 		}

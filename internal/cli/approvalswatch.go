@@ -92,7 +92,7 @@ func (s *session) watchApprovals(ctx context.Context, f *fullscreen, of *approva
 
 // lookUpHistory looks up the history of the selected question, once.
 func lookUpHistory(ctx context.Context, v *approvalsView, of *approvals.Approvals) error {
-	if v.selected == "" || v.known() != nil {
+	if v.selected == "" || v.loadedHistory() != nil {
 		return nil
 	}
 	h, err := of.History(ctx, v.selected, approvals.Everything)
@@ -114,9 +114,9 @@ func (s *session) answerWatched(ctx context.Context, of *approvals.Approvals, a 
 	q, err := of.Answer(ctx, a.id, approvals.Here(a.yes, a.session, a.reason))
 	switch {
 	case errors.Is(err, fault.ApprovalGone):
-		return short(a.id) + " was answered or expired meanwhile: " + bare(err)
+		return shortRunID(a.id) + " was answered or expired meanwhile: " + bare(err)
 	case err != nil:
-		return short(a.id) + ": " + bare(err)
+		return shortRunID(a.id) + ": " + bare(err)
 	}
-	return short(a.id) + ": " + answerText(q)
+	return shortRunID(a.id) + ": " + answerText(q)
 }

@@ -19,10 +19,10 @@ import (
 
 func sortedInts[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
-// here returns a function that asks the person at the terminal, or nil without a
+// askAtTerminal returns a function that asks the person at the terminal, or nil without a
 // terminal: then others can answer. A process under REMIT_GRANT acts for a delegate,
 // which must not answer for the person.
-func (s *session) here(p *progress) func(context.Context, approval.Case) (store.Vote, error) {
+func (s *session) askAtTerminal(p *progress) func(context.Context, approval.Case) (store.Vote, error) {
 	in, ok := s.In.(*os.File)
 	if s.json || !ok || !isTerminal(s.In) || !isTerminal(s.Out) || s.delegated() {
 		return nil

@@ -116,7 +116,7 @@ func (s *session) printAudit(found []history.AuditEvent, next ledger.Seq) error 
 	var rows [][]cell
 	for _, e := range found {
 		sign, col := icon(e.Status)
-		where := short(cmp.Or(e.RunID, cmp.Or(e.Grant, e.Subject)))
+		where := shortRunID(cmp.Or(e.RunID, cmp.Or(e.Grant, e.Subject)))
 		if e.Call > 0 {
 			where += "/" + itoa(e.Call)
 		}

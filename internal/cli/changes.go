@@ -69,7 +69,7 @@ reverts files, and no calls.
 			if err != nil {
 				return err
 			}
-			d := changes.Decision{Again: again, Skip: skip, Asker: a.Approvals.Desk(false, s.here(&progress{s: s}), nil)}
+			d := changes.Decision{Again: again, Skip: skip, Asker: a.Approvals.Desk(false, s.askAtTerminal(&progress{s: s}), nil)}
 			set, err := a.Changes.Apply(cmd.Context(), "", args[0], d, args[1:]...)
 			if err != nil {
 				return err

@@ -138,13 +138,13 @@ func (c *dialog) talk(ctx context.Context) error {
 			c.s.errorf("%s\n", c.s.paintErr(dim, "Ctrl-D or /exit leaves"))
 			continue
 		case errors.Is(err, io.EOF):
-			return c.over()
+			return c.endChat()
 		case err != nil:
 			return err
 		}
 		line = strings.TrimSpace(line)
 		if line == "/exit" || line == "/quit" {
-			return c.over()
+			return c.endChat()
 		}
 		if err := c.one(ctx, line); errors.Is(err, errTerminated) {
 			return fault.New(fault.ToolCancelled, "the chat was ended by a signal")
@@ -154,8 +154,8 @@ func (c *dialog) talk(ctx context.Context) error {
 	}
 }
 
-// over ends a chat. The exit status of piped lines is that of the first failure.
-func (c *dialog) over() error {
+// endChat ends a chat. The exit status of piped lines is that of the first failure.
+func (c *dialog) endChat() error {
 	if c.id != "" && c.lines.plain == nil {
 		c.s.printf("%s\n", c.s.paint(dim, "continue with: remit chat --session "+c.id))
 	}
@@ -243,7 +243,7 @@ func (c *dialog) watch(ctx context.Context, do func(context.Context, func(agent.
 			}
 		})
 	}()
-	defer c.show.rest()
+	defer c.show.printRest()
 	told, terminated := false, false
 	for {
 		select {
@@ -251,7 +251,7 @@ func (c *dialog) watch(ctx context.Context, do func(context.Context, func(agent.
 			c.show.event(e)
 			told = told || e.Type == agent.StateChanged && e.Error != nil
 			if e.Type == agent.ApprovalDue {
-				c.show.rest()
+				c.show.printRest()
 				if err := c.answer(turn, e.Question); errors.Is(err, errInterrupt) {
 					cancel()
 				} else if err != nil {

@@ -97,7 +97,7 @@ func (c *dialog) choose(ctx context.Context, f chatFlags) error {
 	if f.agent != "" {
 		a, err = c.agents.Agent(ctx, f.agent)
 	} else {
-		a, err = c.plain(ctx, f.model)
+		a, err = c.plainAgent(ctx, f.model)
 	}
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (c *dialog) beginner(a agent.Agent) func(context.Context) (string, error) {
 
 // goOn shows the last messages of a session, and resumes a turn that was cut off.
 func (c *dialog) goOn(ctx context.Context, s agent.Session, a agent.Agent) error {
-	c.greet(fmt.Sprintf("%s  ·  session %s, %d messages", a.Name, short(c.id), s.Last))
+	c.greet(fmt.Sprintf("%s  ·  session %s, %d messages", a.Name, shortRunID(c.id), s.Last))
 	const last = 4
 	list, err := c.agents.Messages(ctx, c.id, max(1, s.Last-last+1), last)
 	if err != nil {
@@ -158,8 +158,8 @@ func (c *dialog) follow(ctx context.Context) error {
 	})
 }
 
-// plain finds or creates the plain agent of a model.
-func (c *dialog) plain(ctx context.Context, model string) (agent.Agent, error) {
+// plainAgent finds or creates the plain agent of a model.
+func (c *dialog) plainAgent(ctx context.Context, model string) (agent.Agent, error) {
 	want := plainAgent
 	want.Name, want.Model = "chat "+model, model
 	for before, more := uuid.Nil, true; more; {

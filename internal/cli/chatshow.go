@@ -103,7 +103,7 @@ func (c *screen) message(m *agent.Message) {
 			c.line("%s", c.s.paint(yellow, cutNote))
 		}
 	}
-	c.rest()
+	c.printRest()
 }
 
 func (c *screen) ended(e *agent.CallEvent) {
@@ -123,12 +123,12 @@ func (c *screen) ended(e *agent.CallEvent) {
 
 // line prints a separate line.
 func (c *screen) line(format string, args ...any) {
-	c.rest()
+	c.printRest()
 	c.s.printf("%s\n", fmt.Sprintf(format, args...))
 }
 
-// rest prints the rest of an answer, and ends an unfinished line.
-func (c *screen) rest() {
+// printRest prints the rest of an answer, and ends an unfinished line.
+func (c *screen) printRest() {
 	if c.answer != nil {
 		c.s.printf("%s", c.answer.End())
 		c.answer = nil

@@ -37,7 +37,7 @@ func (s *session) dbNodesCmd(use func(*cobra.Command, []string) error) *cobra.Co
 				if len(n.Differs) > 0 {
 					state, colour = state+", differs in: "+strings.Join(n.Differs, ", "), red
 				}
-				rows[i] = []cell{{short(n.ID.String()), bold}, {n.Name, ""}, {n.Version, ""}, {n.Lease.String(), ""}, {state, colour}}
+				rows[i] = []cell{{shortRunID(n.ID.String()), bold}, {n.Name, ""}, {n.Version, ""}, {n.Lease.String(), ""}, {state, colour}}
 			}
 			s.table([]string{"NODE", "NAME", "VERSION", "LEASE", "STATE"}, rows)
 			return nil
@@ -73,7 +73,7 @@ a lease that does not end. A node whose lease is not over is removed only with
 			if s.json {
 				return s.printJSON(gone)
 			}
-			s.printf("%s node %s (%s) is removed; %s closed\n", s.paint(green, "✓"), short(gone.ID.String()), show(gone.Name), counted(gone.Closed, "run"))
+			s.printf("%s node %s (%s) is removed; %s closed\n", s.paint(green, "✓"), shortRunID(gone.ID.String()), show(gone.Name), counted(gone.Closed, "run"))
 			return nil
 		},
 	}

@@ -304,12 +304,12 @@ func (s *session) printGrants(list []grants.Info) {
 	for i, g := range list {
 		parent := ""
 		if g.Record.Parent != uuid.Nil {
-			parent = short(g.Record.Parent.String())
+			parent = shortRunID(g.Record.Parent.String())
 		}
 		colours := map[string]colour{"active": green, "revoked": red, "paused": yellow}
 		word := standing(g)
 		rows[i] = []cell{
-			{text: short(g.Record.ID.String())}, {text: word, colour: colours[word]}, {text: g.Record.Holder}, {text: parent},
+			{text: shortRunID(g.Record.ID.String())}, {text: word, colour: colours[word]}, {text: g.Record.Holder}, {text: parent},
 			{text: when(g.Record.Issued, time.Now())}, {text: expiry(g.Record.Expires)}, {text: g.Record.Budgets.String()},
 		}
 	}

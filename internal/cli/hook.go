@@ -316,7 +316,7 @@ func (h *hookDoor) verdict(c *runs.ClientSession, o runner.Outcome) hook.Verdict
 		if o.Approved {
 			effect = policy.Allow
 		}
-		return hook.Verdict{Effect: effect, Reason: fmt.Sprintf("%s (remit run %s, call %d)", o.Decision.Reason, short(c.Run.ID.String()), o.Index)}
+		return hook.Verdict{Effect: effect, Reason: fmt.Sprintf("%s (remit run %s, call %d)", o.Decision.Reason, shortRunID(c.Run.ID.String()), o.Index)}
 	}
 	parts := []string{"remit: " + fault.ForModel(o.Err)}
 	if c.Hint != "" {

@@ -213,9 +213,9 @@ func chop(lines []string, room int) []string {
 	return out
 }
 
-// short returns the beginning of a run's ID: its time to the microsecond, enough to
+// shortRunID returns the beginning of a run's ID: its time to the microsecond, enough to
 // find the run.
-func short(id string) string { return id[:min(len(id), 18)] }
+func shortRunID(id string) string { return id[:min(len(id), 18)] }
 
 // older prints how to list the next page, if there is one.
 func (s *session) older(before string) {

@@ -173,7 +173,7 @@ func (s *session) printQueue(ctx context.Context, st store.Backend, f store.Queu
 	rows := make([][]cell, len(q.Items))
 	for i, r := range q.Items {
 		_, colour := icon(r.Status)
-		rows[i] = []cell{{text: short(r.ID.String())}, {text: r.Status, colour: colour}, {text: strconv.Itoa(r.Priority)}, {text: timeOf(r)},
+		rows[i] = []cell{{text: shortRunID(r.ID.String())}, {text: r.Status, colour: colour}, {text: strconv.Itoa(r.Priority)}, {text: timeOf(r)},
 			{text: r.Name}, {text: fmt.Sprintf("%d/%d", r.Completed, r.Total)}, {text: whyOf(r)}}
 	}
 	s.tableWhole([]string{"RUN", "STATUS", "PRIORITY", "AT", "NAME", "STEPS", "REASON"}, rows)

@@ -46,7 +46,7 @@ func (s *session) replayQuestions(cmd *cobra.Command, of []string, f replayFlags
 		cut = len(more) > f.limit
 		runs = append(runs, more[:min(len(more), f.limit)]...)
 	}
-	runs = once(runs)
+	runs = uniqueRuns(runs)
 	busy := s.startActivity("deciding the recorded calls")
 	tasks, err := a.Replays.QuestionsOf(ctx, runs, p)
 	busy.stop()
@@ -75,8 +75,8 @@ func (s *session) replayQuestions(cmd *cobra.Command, of []string, f replayFlags
 	return nil
 }
 
-// once returns the runs without duplicates.
-func once(runs []ledger.Run) []ledger.Run {
+// uniqueRuns returns the runs without duplicates.
+func uniqueRuns(runs []ledger.Run) []ledger.Run {
 	seen := map[uuid.UUID]bool{}
 	return slices.DeleteFunc(runs, func(r ledger.Run) bool {
 		known := seen[r.ID]
@@ -139,7 +139,7 @@ func (s *session) tableOfTasks(tasks []replays.Questions) {
 			rules = rulesThatAsk(t.Rules)
 		}
 		rows = append(rows, []cell{
-			{short(t.Task), dim}, {t.Name, bold}, {itoa(t.Calls), ""}, {fmt.Sprintf("%d → %d", t.WasAsk, t.Ask), yellow},
+			{shortRunID(t.Task), dim}, {t.Name, bold}, {itoa(t.Calls), ""}, {fmt.Sprintf("%d → %d", t.WasAsk, t.Ask), yellow},
 			{fmt.Sprintf("%d → %d", t.WasDeny, t.Deny), red}, {rules, dim},
 		})
 	}

@@ -117,7 +117,7 @@ func (s *session) readPlan(a *app.App, file string) (*plan.Plan, error) {
 // runPlan carries out a plan and shows its progress.
 func (s *session) runPlan(ctx context.Context, a *app.App, q runs.Request) error {
 	live := s.newProgress(a.Home.Redactor(), len(q.Plan.Steps))
-	q.Observe, q.Started, q.Here = live.observe, live.started, s.here(live)
+	q.Observe, q.Started, q.Here = live.observe, live.started, s.askAtTerminal(live)
 	res, err := a.Runs.Plan(ctx, q)
 	live.stop()
 	if err != nil {
@@ -179,9 +179,9 @@ func (s *session) printResult(res runs.Result) {
 	}
 	s.printf("%s %s: %s of %s in %s\n", s.paint(col, sign), res.Status, strings.Join(parts, ", "), counted(n.Total, "step"), ms(res.Duration))
 	if n.Refused > 0 {
-		s.printf("%s %s refused while running  %s\n", s.paint(yellow, "⊘"), counted(n.Refused, "action"), s.paint(dim, "remit show "+short(res.ID.String())))
+		s.printf("%s %s refused while running  %s\n", s.paint(yellow, "⊘"), counted(n.Refused, "action"), s.paint(dim, "remit show "+shortRunID(res.ID.String())))
 	}
-	s.printf("  %s\n", s.paint(dim, "remit report "+short(res.ID.String())))
+	s.printf("  %s\n", s.paint(dim, "remit report "+shortRunID(res.ID.String())))
 	s.printHeld(res)
 }
 
@@ -193,7 +193,7 @@ func (s *session) printHeld(res runs.Result) {
 	if res.Held == nil && res.Waiting == 0 {
 		return
 	}
-	s.printf("%s held\n  %s\n", counted(len(res.Held), "change"), s.paint(dim, "remit changes "+short(res.ID.String())+" --diff"))
+	s.printf("%s held\n  %s\n", counted(len(res.Held), "change"), s.paint(dim, "remit changes "+shortRunID(res.ID.String())+" --diff"))
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -170,7 +170,7 @@ func (s *session) printRuns(runs []ledger.Run, more, checked bool) error {
 	if !checked {
 		s.printf("%s not verified: some rows of the list of runs were not compared with the events; remit verify compares them all\n", s.paint(yellow, "!"))
 	}
-	s.older(short(next))
+	s.older(shortRunID(next))
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (s *session) tableOfRuns(runs []ledger.Run) {
 			name += " (replay)"
 		}
 		rows = append(rows, []cell{
-			{short(r.ID.String()), bold}, {sign + " " + r.Status, col}, {when(r.Started, now), dim}, {took, ""}, {callCounts(r), ""}, {name, ""},
+			{shortRunID(r.ID.String()), bold}, {sign + " " + r.Status, col}, {when(r.Started, now), dim}, {took, ""}, {callCounts(r), ""}, {name, ""},
 		})
 	}
 	s.table([]string{"RUN", "STATUS", "STARTED", "TOOK", "CALLS", "NAME"}, rows)

@@ -66,12 +66,12 @@ func (s *session) listSessions(cmd *cobra.Command, a *app.App, q agents.SessionQ
 	for _, one := range list {
 		sign, col := icon(string(one.State))
 		rows = append(rows, []cell{
-			{short(one.ID.String()), bold}, {sign + " " + string(one.State), col}, {when(one.Created, now), dim}, {itoa(one.Last), ""},
-			{orDash(short(one.Run)), ""}, {orDash(one.AgentName), ""}, {one.Title, ""},
+			{shortRunID(one.ID.String()), bold}, {sign + " " + string(one.State), col}, {when(one.Created, now), dim}, {itoa(one.Last), ""},
+			{orDash(shortRunID(one.Run)), ""}, {orDash(one.AgentName), ""}, {one.Title, ""},
 		})
 	}
 	s.table([]string{"SESSION", "STATUS", "CREATED", "MESSAGES", "RUN", "AGENT", "TITLE"}, rows)
-	s.older(short(next))
+	s.older(shortRunID(next))
 	return nil
 }
 

@@ -59,7 +59,7 @@ It lists them first, and records them with --yes.
 			if s.json {
 				return s.printJSON(map[string]any{"run_id": u.Run, "call": u.Call, "happened": happened})
 			}
-			s.printf("%s call %d (%s) of run %s is settled\n", s.paint(green, "✓"), u.Call, show(string(u.Tool)), short(u.Run.String()))
+			s.printf("%s call %d (%s) of run %s is settled\n", s.paint(green, "✓"), u.Call, show(string(u.Tool)), shortRunID(u.Run.String()))
 			return nil
 		},
 	}
@@ -103,7 +103,7 @@ func (s *session) printUnknownCalls(list []history.Unknown) {
 	now := time.Now()
 	rows := make([][]cell, len(list))
 	for i, u := range list {
-		rows[i] = []cell{{short(u.Run.String()), bold}, {itoa(u.Call), ""}, {string(u.Tool), ""}, {when(u.At, now), dim}, {u.Name, ""}}
+		rows[i] = []cell{{shortRunID(u.Run.String()), bold}, {itoa(u.Call), ""}, {string(u.Tool), ""}, {when(u.At, now), dim}, {u.Name, ""}}
 	}
 	s.table([]string{"RUN", "CALL", "TOOL", "FOUND", "NAME"}, rows)
 }

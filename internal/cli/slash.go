@@ -80,7 +80,7 @@ type slashJSON struct {
 
 func (s *session) slash(ctx context.Context, a *app.App, q slash.Request) error {
 	live := s.newProgress(a.Home.Redactor(), 1)
-	q.Here = s.here(live)
+	q.Here = s.askAtTerminal(live)
 	res, err := a.Slash.Run(ctx, q)
 	live.stop()
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *session) printSlash(res slash.Result) {
 	if err := res.Outcome.Err; err != nil {
 		sign, col := icon(res.Outcome.Status.String())
 		s.errorf("%s %s %s\n", s.paintErr(col, sign), fault.CodeOf(err).Error(), show(fault.Message(err)))
-		s.errorf("  %s\n", s.paintErr(dim, "remit report "+short(res.Run.ID.String())))
+		s.errorf("  %s\n", s.paintErr(dim, "remit report "+shortRunID(res.Run.ID.String())))
 	}
 	s.printHeld(res.Run)
 }

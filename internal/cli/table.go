@@ -103,7 +103,7 @@ func fit(head []string, natural []int, room int, whole bool) []int {
 	if whole {
 		f.last = len(head) - 1
 	}
-	f.below()
+	f.moveBelow()
 	for !f.squeeze(wholeName) && f.leaveOut(f.spare) {
 	}
 	for !f.squeeze(leastName) && f.leaveOut(f.text) {
@@ -187,9 +187,9 @@ func (f *fitting) least(i, name int) int {
 	return leastText
 }
 
-// below omits the column that is never cut if the others do not fit beside it. It is
+// moveBelow omits the column that is never cut if the others do not fit beside it. It is
 // then printed below its row.
-func (f *fitting) below() {
+func (f *fitting) moveBelow() {
 	f.widths = slices.Clone(f.natural)
 	if f.last == 0 {
 		return

@@ -136,11 +136,11 @@ func liveFrame(l history.Live, w int) []line {
 	for _, q := range l.Waiting {
 		b, err := approvals.BodyOf(q)
 		if err != nil {
-			out = append(out, line{"◆ " + short(q.ID.String()) + "  cannot be read", red})
+			out = append(out, line{"◆ " + shortRunID(q.ID.String()) + "  cannot be read", red})
 			continue
 		}
 		left := "  " + countdown(q.Until.Sub(l.At))
-		text := "◆ " + short(q.ID.String()) + "  " + show(string(b.Tool)) + "  " + show(b.Risk) + "  " + show(q.Holder)
+		text := "◆ " + shortRunID(q.ID.String()) + "  " + show(string(b.Tool)) + "  " + show(b.Risk) + "  " + show(q.Holder)
 		out = append(out, line{besideRight(text, left, w), yellow})
 	}
 	if len(l.Runs) > 0 {
@@ -154,7 +154,7 @@ func liveFrame(l history.Live, w int) []line {
 
 // liveRun is a run with its calls and budgets.
 func liveRun(r history.LiveRun, now time.Time, w int) []line {
-	out := []line{{besideRight("… "+short(r.ID.String())+"  "+callCounts(r.Run)+"  "+show(r.Name), "  "+age(now.Sub(r.Started)), w), ""}}
+	out := []line{{besideRight("… "+shortRunID(r.ID.String())+"  "+callCounts(r.Run)+"  "+show(r.Name), "  "+age(now.Sub(r.Started)), w), ""}}
 	for _, c := range r.Calls {
 		text := fmt.Sprintf("    call %d  %s", c.Index, show(string(c.Tool)))
 		if c.Step != "" {
