@@ -53,7 +53,7 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 	}
 	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: refuseApproval, Hooks: rt.hooks()}
 	if rt.opts.Ask != nil {
-		q.Here = here(rt.opts.Ask, rt.person())
+		q.Here = askFunction(rt.opts.Ask, rt.person())
 	}
 	if watch := rt.opts.Observe; watch != nil {
 		q.Observe = func(n runner.Notice) { watch(noticeOf(n)) }

@@ -187,7 +187,7 @@ func (rt *Runtime) request() runs.Request {
 		Grant: grants.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey}, Hooks: rt.hooks(),
 	}
 	if rt.opts.Ask != nil {
-		q.Here = here(rt.opts.Ask, rt.person())
+		q.Here = askFunction(rt.opts.Ask, rt.person())
 	}
 	if watch := rt.opts.Observe; watch != nil {
 		q.Observe = func(n runner.Notice) { watch(noticeOf(n)) }

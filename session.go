@@ -64,8 +64,8 @@ type Answer struct {
 	Reason string // recorded with the answer
 }
 
-// here puts questions to a function. A yes holds for the one call that asked.
-func here(f func(context.Context, Question) (Answer, error), person string) func(context.Context, approval.Case) (store.Vote, error) {
+// askFunction puts questions to a function. A yes holds for the one call that asked.
+func askFunction(f func(context.Context, Question) (Answer, error), person string) func(context.Context, approval.Case) (store.Vote, error) {
 	return func(ctx context.Context, c approval.Case) (store.Vote, error) {
 		ask, err := questionOf(c.Asked)
 		if err != nil {
