@@ -111,7 +111,7 @@ type SessionInfo struct {
 type Message struct {
 	Number  int    // from 1
 	Role    string // "user", "assistant" or "tool"
-	Kind    string // "": of the conversation; "notice": Remit told the model; "summary": of what was compacted; "command": what a slash command gave
+	Kind    string // "": of the conversation; "notice": Remit told the model; "summary": of compacted messages; "command": the output of a slash command
 	Text    string // of a tool: its result as the model was told it
 	Calls   []ToolCall
 	CallID  string // of a tool's result: which call's

@@ -84,7 +84,7 @@ type Terms struct {
 	Workspace string   // where policies are looked for; absolute
 	Bind      bool     // the grant is for that workspace alone
 	Holder    string   // "": the person, or who holds it already
-	HolderKey string   // base64 of a public key; "": whoever has the token
+	HolderKey string   // base64 of a public key; "": any holder of the token
 	Expires   time.Duration
 	NotBefore time.Time
 	Budgets   grant.Budgets

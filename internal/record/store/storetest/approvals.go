@@ -372,7 +372,7 @@ func approvalsLate(t *testing.T, open OpenStore) {
 	}
 	vote(t, a, q.ID, yes("user:ann"))
 	if _, err := a.Vote(t.Context(), q.ID, store.Vote{By: "user:bob", At: asks.Add(2 * time.Second)}); !errors.Is(err, fault.ApprovalGone) {
-		t.Errorf("a no to what was approved: %v", err)
+		t.Errorf("a no to an approved question: %v", err)
 	}
 	if got, err := a.Question(t.Context(), q.ID.String()); err != nil || got.State != store.Approved || len(got.Votes) != 1 {
 		t.Errorf("%+v, %v", got, err)

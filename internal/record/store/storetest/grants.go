@@ -124,7 +124,7 @@ func grantsOnce(t *testing.T, open OpenStore) {
 		t.Errorf("budgets that make no sense: %v, want %v", err, fault.Usage)
 	}
 	if n := len(events(t, s, 0)); n != 2 {
-		t.Errorf("%d events, want the 2 of those that were issued", n)
+		t.Errorf("%d events, want the 2 of the issued grants", n)
 	}
 	sound(t, s)
 }
