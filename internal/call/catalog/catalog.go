@@ -100,7 +100,7 @@ func Open(cfg Config) (*Catalog, error) {
 		if _, twice := c.byID[spec.ID]; twice {
 			return nil, fault.New(fault.Usage, "two tools are called %s", spec.ID).WithHint("give the program's own tool another name")
 		}
-		l := &listed{source: BuiltIn, said: spec, entry: runner.Entry{Tool: t, Spec: spec, Digest: spec.Digest()}}
+		l := &listed{source: BuiltIn, said: spec, entry: runner.Entry{Tool: t, Spec: spec}, sum: sync.OnceValue(spec.Digest)}
 		l.verdict = infer.Verdict{Risk: spec.Risk, Effects: spec.Effects, Reasons: []infer.Reason{{Risk: spec.Risk, Effects: spec.Effects, Why: "it is built in"}}}
 		l.entry.Validate = l.validate
 		c.byID[spec.ID] = l
@@ -202,7 +202,7 @@ func (c *Catalog) Lookup(id tool.ID) (runner.Entry, error) {
 	if err != nil {
 		return runner.Entry{}, err
 	}
-	e := l.entry
+	e := l.described()
 	_, e.Disabled = c.standing(l, true)
 	return e, nil
 }

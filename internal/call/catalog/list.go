@@ -176,7 +176,7 @@ func (f Filter) fits(l *listed) bool {
 
 func (l *listed) tool(r Record, off string, names *names) Tool {
 	t := Tool{
-		Spec: l.entry.Spec, Digest: l.entry.Digest, Source: l.source, Disabled: off, Verdict: l.verdict, First: r.First, Last: r.Last,
+		Spec: l.entry.Spec, Digest: l.described().Digest, Source: l.source, Disabled: off, Verdict: l.verdict, First: r.First, Last: r.Last,
 		Changed: r.Accepted != nil && r.Accepted.Digest != l.digest,
 	}
 	if r.Accepted != nil {

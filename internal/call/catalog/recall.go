@@ -23,7 +23,7 @@ func (s still) Lookup(id tool.ID) (runner.Entry, error) {
 	if err != nil {
 		return runner.Entry{}, err
 	}
-	e := l.entry
+	e := l.described()
 	records, err := s.c.memory.Load(l.source)
 	if e.Disabled = l.disabledReason(records[id]); err != nil {
 		e.Disabled = unreadable(err)

@@ -23,14 +23,24 @@ type listed struct {
 	hints   infer.Hints // what its source hints at
 	verdict infer.Verdict
 	digest  string       // of the source's own words, as recorded
-	entry   runner.Entry // as it is used: its text cleaned, with the risk that holds
+	entry   runner.Entry // as it is used: its text cleaned, with the risk that holds; see described
 
+	sum    func() tool.Digest // of a built-in tool; nil: entry has the digest
 	once   sync.Once
 	schema *schema.Schema
 	err    error
 
 	look     sync.Once
 	findings []inspect.Finding // of its own text; see suspicious
+}
+
+// described is the entry with its digest. Those of built-in tools are computed when first needed.
+func (l *listed) described() runner.Entry {
+	e := l.entry
+	if l.sum != nil {
+		e.Digest = l.sum()
+	}
+	return e
 }
 
 func (l *listed) compile() {
