@@ -63,9 +63,11 @@ exit status 2 with a message on standard error, which blocks the call.
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: hook.Agents(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.useHome(homeDir)
 			if policyFile != "" {
 				policyFile = s.abs(policyFile)
+			}
+			if homeDir != "" {
+				s.useHome(s.abs(homeDir))
 			}
 			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir, home: homeDir, confine: confine}
 			if hookrelay.Present() {

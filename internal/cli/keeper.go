@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,14 +33,14 @@ func (s *session) keeperCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keeper",
 		Short: "Answer the hooks of agents from one process that stays",
-		Long: `Answers the hooks of your agents for one $REMIT_HOME. remit-hook, a small program
-that is installed beside remit, sends it the events. That is much faster than a
-new process. Each call is decided like one of remit hook, with the settings,
-policies and grants of that moment.
+		Long: `Answers the hooks of your agents for one $REMIT_HOME. remit-hook, a small
+program that is installed beside remit, sends it the events. That is much faster
+than a new process. Each call is decided like one of remit hook, with the
+settings, policies and grants of that moment.
 
-remit-hook starts the keeper, which ends after ten minutes without a call, or when
-this program or the ledger is replaced. Without a keeper remit-hook runs remit hook.
-REMIT_NO_KEEPER=1 and --no-keeper have each call decided so.
+remit-hook starts the keeper, which ends after ten minutes without a call, or
+when this program or the ledger is replaced. Without a keeper, or with
+REMIT_NO_KEEPER=1 or --no-keeper, remit-hook becomes remit hook.
 `,
 		Example: `  remit keeper status
   remit keeper stop`,
@@ -88,6 +89,9 @@ func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error
 // client's own has the last word.
 func (s *session) keptHook(ctx context.Context, r hookwire.Request, ledger *database.Shared) hookwire.Answer {
 	began := time.Now()
+	if dir, _ := home.Lookup(r.Env)("REMIT_HOME"); dir != "" && !filepath.IsAbs(dir) {
+		return hookwire.Answer{Decline: true} // it is relative to the folder of the client
+	}
 	var out, errs bytes.Buffer
 	inner := &session{
 		Streams: Streams{In: bytes.NewReader(r.Event), Out: &out, Err: &errs}, version: s.version, environ: r.Env, lookup: home.Lookup(r.Env),

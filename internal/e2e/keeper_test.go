@@ -99,6 +99,7 @@ func TestTheKeeperIsNeverStale(t *testing.T) {
 		change func(w *world)
 	}{
 		"a policy file in place":  {file, func(w *world) { bySize(w.t, 0, filepath.Join(w.workspace, "p.yaml"), shut+" ") }},
+		"a policy file from here": {func(*world) []string { return []string{"-p", "p.yaml"} }, func(w *world) { bySize(w.t, 0, filepath.Join(w.workspace, "p.yaml"), shut+" ") }},
 		"a policy file, renamed":  {file, func(w *world) { bySize(w.t, 1, filepath.Join(w.workspace, "p.yaml"), shut+" ") }},
 		"the person's own policy": {file, func(w *world) { w.write(filepath.Join(w.home, "policy.yaml"), shut) }},
 		"the workspace's policy":  {own, func(w *world) { bySize(w.t, 0, filepath.Join(w.workspace, "remit.yaml"), open+"\n") }},
