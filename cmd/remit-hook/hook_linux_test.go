@@ -148,7 +148,7 @@ func (w world) hook(event string, args ...string) (out string, status int) {
 
 func (w world) command(event string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(w.t.Context(), filepath.Join(w.bin, "remit-hook"), append([]string{"claude"}, args...)...)
-	c.Env = append(hookwire.KeeperEnv(os.LookupEnv), "REMIT_HOME="+w.home, "HOME=/nowhere")
+	c.Env = append(hookwire.KeeperEnv(os.LookupEnv), "REMIT_HOME="+w.home, "HOME=/nowhere", "GORACE="+os.Getenv("GORACE"))
 	c.Stdin = strings.NewReader(event)
 	return c
 }
@@ -164,14 +164,15 @@ func (w world) expect(want string) {
 
 func TestTheKeeperAnswers(t *testing.T) {
 	w := newWorld(t)
-	var got hookwire.Request
+	asked := make(chan hookwire.Request, 1)
 	w.serve(func(_ context.Context, r hookwire.Request) hookwire.Answer {
-		got = r
+		asked <- r
 		return hookwire.Answer{Out: []byte("out"), Err: []byte("err"), Status: 7}
 	})
 	if out, status := w.hook("event", "--confine", "-w", "a b"); out != "outerr" || status != 7 {
 		t.Errorf("status %d, %q", status, out)
 	}
+	got := <-asked
 	dir, err := os.Getwd()
 	if err != nil || strings.Join(got.Args, "|") != "claude|--confine|-w|a b" || string(got.Event) != "event" || got.Dir != dir || !slices.Equal(got.Env, w.command("").Environ()) {
 		t.Errorf("it got %+v, %v", got, err)

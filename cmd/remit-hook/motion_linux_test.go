@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,6 +64,9 @@ func stopped(t *testing.T, kill bool) (w world, pid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for !allStopped(t, st.PID) {
+		runtime.Gosched()
+	}
 	c := w.command("event")
 	var out bytes.Buffer
 	c.Stdout = &out
@@ -78,6 +82,21 @@ func stopped(t *testing.T, kill bool) (w world, pid int) {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	return w, st.PID
+}
+
+// allStopped reports whether each thread of a process is stopped.
+func allStopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatal(threads, err)
+	}
+	for _, name := range threads {
+		if b, err := os.ReadFile(name); err == nil && !bytes.Contains(b, []byte(") T ")) {
+			return false
+		}
+	}
+	return true
 }
 
 // No call waits for a stopped keeper.
@@ -244,8 +263,8 @@ func TestTheKeeperEnds(t *testing.T) {
 	for name, end := range map[string]func(w world, k *keeper.Keeper) error{
 		"without calls":           func(_ world, k *keeper.Keeper) error { k.Idle = time.Millisecond; return nil },
 		"with another ledger":     func(_ world, k *keeper.Keeper) error { k.Stale = func() bool { return true }; return nil },
-		"when its socket is gone": func(w world, _ *keeper.Keeper) error { go w.remove("keeper.sock"); return nil },
-		"when its home is gone":   func(w world, _ *keeper.Keeper) error { go w.remove(""); return nil },
+		"when its socket is gone": func(w world, _ *keeper.Keeper) error { w.removing("keeper.sock"); return nil },
+		"when its home is gone":   func(w world, _ *keeper.Keeper) error { w.removing(""); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -264,12 +283,17 @@ func TestTheKeeperEnds(t *testing.T) {
 	}
 }
 
-// remove removes a file of the home folder once the keeper listens; "": the folder.
-func (w world) remove(name string) {
-	w.untilListening()
-	if err := os.RemoveAll(filepath.Join(w.home, name)); err != nil {
-		w.t.Error(err)
-	}
+// removing removes a file of the home folder once the keeper listens; "": the folder.
+func (w world) removing(name string) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.untilListening()
+		if err := os.RemoveAll(filepath.Join(w.home, name)); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	w.t.Cleanup(func() { <-done })
 }
 
 // Once the program was replaced, the old keeper answers nothing, and a new one takes its place.
