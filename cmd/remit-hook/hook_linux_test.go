@@ -179,6 +179,32 @@ func TestTheKeeperAnswers(t *testing.T) {
 	}
 }
 
+// A client with other files or fewer rights than the keeper's gets no answer, as from a sandbox.
+func TestASandboxedClientIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.serve(nil)
+	w.expect(kept)
+	for name, change := range map[string]func(c *exec.Cmd){
+		"another mount namespace": func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS} },
+		"no new privileges": func(c *exec.Cmd) {
+			if c.Path, c.Err = exec.LookPath("setpriv"); c.Err == nil {
+				c.Args = append([]string{"setpriv", "--no-new-privs", filepath.Join(w.bin, "remit-hook")}, c.Args[1:]...)
+			}
+		},
+	} {
+		c := w.command("event")
+		change(c)
+		out, err := c.CombinedOutput()
+		switch {
+		case errors.Is(err, exec.ErrNotFound), errors.Is(err, syscall.EPERM):
+			t.Logf("NOT TESTED: %s: %v", name, err)
+		case err != nil || string(out) != alone:
+			t.Errorf("%s: %q, %v", name, out, err)
+		}
+	}
+	w.expect(kept)
+}
+
 // Whatever the keeper says that is not a whole answer, remit hook decides, once.
 func TestABrokenKeeperDecidesNothing(t *testing.T) {
 	answer := hookwire.Answer{Out: []byte("allowed")}.Bytes()
