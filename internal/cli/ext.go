@@ -42,9 +42,9 @@ func (s *session) extInstallCmd(update bool) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "install PATH",
 		Short: "Install an extension from a folder or a zip archive",
-		Long: `Shows the extension's permissions and the commands to be run now, and asks before
-anything is written. Links, devices, unsafe paths and archives that expand too
-far are refused.
+		Long: `Shows the extension's permissions and the commands to be run now, and asks
+before anything is written. Links, devices, unsafe paths and archives that
+expand too far are refused.
 `,
 		Example: `  remit ext install extensions/git
   remit ext install git-1.0.0.zip --sha256 \

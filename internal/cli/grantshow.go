@@ -66,7 +66,7 @@ func (s *session) printToken(done string, t grants.Token, file string) error {
 func (s *session) grantInspectCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect TOKEN|ID",
-		Short: "Show the permissions of a grant and how much of its budgets is used",
+		Short: "Show the permissions of a grant and the use of its budgets",
 		Long: `TOKEN may be @FILE. The exit status is 3 if the grant cannot be used now.
 `,
 		Example: "  remit grant inspect @docs.token",

@@ -124,7 +124,7 @@ an agent or remit run carry out the frozen calls.
 func (s *session) planCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FROZEN [PLAN]",
-		Short: "Show the calls that a frozen plan allows, and whether it is still valid",
+		Short: "Show the calls of a frozen plan, and whether it is still valid",
 		Long: `The exit status is 2 if FROZEN cannot be read or was altered, and 4 if a tool
 has changed since, or PLAN is not the plan that was frozen.
 `,

@@ -34,7 +34,7 @@ type listed struct {
 	findings []inspect.Finding // of its own text; see suspicious
 }
 
-// described is the entry with its digest. Those of built-in tools are computed when first needed.
+// described returns the entry with its digest. The digest of a built-in tool is computed at its first use.
 func (l *listed) described() runner.Entry {
 	e := l.entry
 	if l.sum != nil {
