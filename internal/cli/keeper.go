@@ -145,7 +145,7 @@ func (s *session) withKeeper(ctx context.Context, do func(ctx context.Context, d
 	return nil
 }
 
-// keeperCheck describes the keeper for remit doctor. That there is none is no fault.
+// keeperCheck describes the keeper for remit doctor. A missing keeper is no fault.
 func keeperCheck(ctx context.Context, dir string) doctor.Check {
 	ctx, stop := hookDeadline(ctx)
 	defer stop()

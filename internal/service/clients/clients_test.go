@@ -70,7 +70,7 @@ func (d *desk) install(agent string, scope clients.Scope) (clients.Installed, er
 	return one, err
 }
 
-// Agents start the small program where it is installed, can run, and nobody else can replace it.
+// Agents start the small program if it is installed and executable, and no other user can replace it.
 func TestTheSmallProgramIsTheHook(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode fs.FileMode // 0: there is none
