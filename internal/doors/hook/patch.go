@@ -58,7 +58,7 @@ func isMarker(line string) bool {
 func hasMarker(line string) bool {
 	parts := strings.FieldsFunc(line, func(r rune) bool { return r != '\t' && isBreak(r) })
 	if len(parts) > 0 && line[0] != ' ' {
-		parts = parts[1:] // added and removed text is not taken for a marker
+		parts = parts[1:] // added and removed text and context are not taken for a marker
 	}
 	return slices.ContainsFunc(parts, isMarker)
 }
@@ -145,6 +145,8 @@ func (e *Event) patchOld(path string, body []string) error {
 	for _, line := range body {
 		starts := line == "@@" || strings.HasPrefix(line, "@@ ")
 		switch {
+		case starts && hasMarker(line):
+			return e.refusePatch("%.80q is not a valid place of a change", line)
 		case starts, line == patchEOF && !ended:
 			c.flush()
 			ended = line == patchEOF

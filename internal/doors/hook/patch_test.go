@@ -110,6 +110,11 @@ func TestPatchesHideNoFile(t *testing.T) {
 		}
 		for at, line := range honest {
 			for _, blank := range blanks {
+				for _, plant := range planted {
+					changed := slices.Clone(honest)
+					changed[at] = line + blank + plant
+					checkPatch(t, strings.Join(changed, "\n"))
+				}
 				for _, text := range []string{blank + line, line + blank, strings.Replace(line, " ", blank, 1), strings.Replace(line, ": ", ":"+blank, 1), strings.ToUpper(line), line + "\n" + line} {
 					changed := slices.Clone(honest)
 					changed[at] = text
