@@ -96,7 +96,7 @@ ui-shots: test-deps ## take the pictures of docs/ui.md anew
 	for name in $(UI_SHOTS); do install -m 644 $(BIN)/ui-shots/$$name.png docs/images/; done
 
 escape: test-deps ## what a confined command must not be able to do: each attempt, as root and as an ordinary user
-	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run 'Escape|RefusedCalls|EveryAttempt|WayOut|Meet|Starve|OnlyOne|Inherited|Overwritten|Setuid|Typing|Hundred|WhatIsReached|WhatFiles|Outlives|Killing|KillNine|Cancel|Fresh|Leak|Spares|Bombs|OrdinaryUser|OwnProxy|Masked|Filter|MustNot|NoWayTo|AddressIsTheOne|OnlyOnceAllowed|HostAlone|Smuggling|BodiesEnd|OwnCredentials|CrowdOut|WhereTheyBelong|Swapped|MovedFolder|LinksOut|HardLinks|SpecialFiles|Rebinding' ./internal/confine/...
+	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run 'Escape|RefusedCalls|EveryAttempt|WayOut|Meet|Starve|OnlyOne|Inherited|Overwritten|Setuid|Typing|Hundred|WhatIsReached|WhatFiles|Outlives|Killing|KillNine|Cancel|Fresh|Leak|Spares|Bombs|OrdinaryUser|OwnProxy|Masked|Filter|MustNot|NoWayTo|AddressIsTheOne|OnlyOnceAllowed|HostAlone|Smuggling|BodiesEnd|OwnCredentials|CrowdOut|WhereTheyBelong|Swapped|MovedFolder|LinksOut|HardLinks|SpecialFiles|Rebinding|Motion|StaysWhere|BesideACommand|NamesAFile|OnlyWritten|HostMoves|HostMounts|ComeLater|ComesIn|EndOfTheRuntime|RuntimeIsStopped|ManyCalls|ThreadsChange|HarmNothing|TwoSandboxes|SettingsLead|SettingsThat|NamesAProgram|GitsFiles|EverySpelling|Meanwhile|HostReplaces|EndOfTheSupervisor' ./internal/confine/...
 
 agents: ## agents and MCP servers of other makers: attacks through them fail, honest work does not (1.4 GB from npm)
 	@command -v npm >/dev/null || sh .ci/apt npm

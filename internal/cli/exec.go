@@ -178,7 +178,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, v ex
 	res, err := a.Runs.Exec(ctx, q)
 	stdio.Close() // a command that was refused has not closed them, and stop would wait for more output
 	con.stop()
-	s.printRefusals(&kept)
+	s.printRefusals(&kept, res.Command)
 	if v.hooks != nil {
 		err = errors.Join(err, v.hooks.end(context.WithoutCancel(ctx)))
 	}
@@ -211,7 +211,8 @@ func (s *session) printHints(o sandbox.Outcome) {
 // execSummary tells on standard error how it went; standard output is the command's.
 func (s *session) execSummary(res runs.ExecResult) {
 	o, refused := res.Command, res.Counts.Refused
-	tried := refused
+	connections := refused - o.RefusedPaths
+	tried := connections
 	for _, c := range o.Connections {
 		if !c.Refused() {
 			tried++
@@ -225,7 +226,10 @@ func (s *session) execSummary(res runs.ExecResult) {
 		parts = append(parts, s.paintErr(yellow, "isolation "+o.Isolation+" only"))
 	}
 	if tried > 0 {
-		parts = append(parts, fmt.Sprintf("%s, %d refused", counted(tried, "connection"), refused))
+		parts = append(parts, fmt.Sprintf("%s, %d refused", counted(tried, "connection"), connections))
+	}
+	if o.RefusedPaths > 0 {
+		parts = append(parts, counted(o.RefusedPaths, "file operation")+" refused")
 	}
 	s.printHints(o)
 	sign, col := icon(res.Status.String())

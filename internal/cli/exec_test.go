@@ -87,7 +87,7 @@ func TestExecPassesStreamsAndStatusOn(t *testing.T) {
 		"much output":        {[]string{"head", "-c", "3000000", "/dev/zero"}, "", 0, strings.Repeat("\x00", 3000000), "completed"},
 		"a denied command":   {[]string{"rm", "-r", "out"}, "", 3, "", "commands.deny[0]"},
 		"no such command":    {[]string{"slepe"}, "", 1, "", "sleep"},
-		"nothing else":       {[]string{"sh", "-c", "cat /etc/shadow; touch no"}, "", 1, "", "Read-only"},
+		"nothing else":       {[]string{"sh", "-c", "cat /etc/shadow; touch no"}, "", 1, "", "✗ refused files.write"},
 		"input that is left": {[]string{"true"}, strings.Repeat("x", 1<<20), 0, "", "completed"},
 	}
 	for name, tc := range tests {

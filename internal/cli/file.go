@@ -22,7 +22,7 @@ func (s *session) toFile(file string, write func(io.Writer) error) error {
 	}
 	err = errors.Join(write(f), f.Close())
 	if err == nil {
-		err = wholefile.Rename(f.Name(), file)
+		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // incomplete

@@ -227,7 +227,8 @@ func (s *session) printFlows(files []string) error {
 
 func (s *session) printSensitive() error {
 	if s.json {
-		return s.printJSON(map[string][]string{"read": policy.Sensitive(false), "write": append(policy.Sensitive(true), policy.SensitiveAlone()...)})
+		return s.printJSON(map[string][]string{"read": policy.Sensitive(false), "write": append(policy.Sensitive(true), policy.SensitiveAlone()...),
+			"package_folders": policy.PackageFolders()})
 	}
 	s.printf("Wildcards in allow and ask never match these names; a pattern must spell them out.\n\nfor reading and writing:\n")
 	reading := map[string]bool{}
@@ -243,6 +244,10 @@ func (s *session) printSensitive() error {
 	}
 	s.printf("\nfor writing, the name itself but not files in a folder of that name:\n")
 	for _, n := range policy.SensitiveAlone() {
+		s.printf("  %s\n", n)
+	}
+	s.printf("\nfolders of packages; in a package in one of them the names are ordinary, except in and below .git, .hg, .jj and .sl:\n")
+	for _, n := range policy.PackageFolders() {
 		s.printf("  %s\n", n)
 	}
 	return nil

@@ -37,8 +37,8 @@ func (r *refusals) add(c sandbox.Connection) {
 	}
 }
 
-// printRefusals prints the refused connections after the command has ended.
-func (s *session) printRefusals(r *refusals) {
+// printRefusals prints the refused connections and paths after the command has ended.
+func (s *session) printRefusals(r *refusals, o sandbox.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.list {
@@ -48,7 +48,11 @@ func (s *session) printRefusals(r *refusals) {
 		}
 		s.errorf("%s %s\n", s.paintErr(red, "✗ refused"+times), refusal(c))
 	}
-	if r.more > 0 {
-		s.errorf("%s\n", s.paintErr(dim, fmt.Sprintf("and %d more", r.more)))
+	shown := min(len(o.Refusals), maxRefusals)
+	for _, path := range o.Refusals[:shown] {
+		s.errorf("%s %s\n", s.paintErr(red, "✗ refused"), show(path.String()))
+	}
+	if more := r.more + len(o.Refusals) - shown; more > 0 {
+		s.errorf("%s\n", s.paintErr(dim, fmt.Sprintf("and %d more", more)))
 	}
 }

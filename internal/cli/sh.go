@@ -109,7 +109,7 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 			refused.add(c)
 		}
 	}
-	s.printRefusals(&refused)
+	s.printRefusals(&refused, res.Command)
 	s.printHints(res.Command)
 	if o := res.Command; res.Err != nil && (o.Duration == 0 || o.Limit != "" || o.Signal != "" || o.TimedOut) {
 		s.complain(res.Err)

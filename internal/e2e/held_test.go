@@ -66,7 +66,7 @@ func heldPolicy(write, deny string) string {
 
 // applyHeld lets a held command write heldNames in a workspace with some files, applies its
 // changes, and compares each file with the policy's decision. It counts the changed names, and
-// those that the command wrote and the policy refused.
+// those that the policy refused.
 func (w *world) applyHeld(t rapid.TB, src string, was map[string]string) (applied, refused int) {
 	dir, err := os.MkdirTemp(filepath.Dir(w.workspace), "ws")
 	if err != nil {
@@ -98,7 +98,7 @@ func (w *world) applyHeld(t rapid.TB, src string, was map[string]string) (applie
 			t.Fatalf("%s holds %q, was %q: the policy allows %v, the command wrote %v\n%s", n, now, was[n], allowed, did, src)
 		} else if changed {
 			applied++
-		} else if did {
+		} else if !allowed {
 			refused++
 		}
 	}

@@ -43,6 +43,7 @@ var sections = []section{
 	{"growth", (*bench).growth},
 	{"memory", (*bench).memory},
 	{"sandbox", (*bench).sandbox},
+	{"files", (*bench).files},
 	{"egress", (*bench).egress},
 	{"changesets", (*bench).changesets},
 	{"wasm", (*bench).wasm},

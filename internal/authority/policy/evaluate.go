@@ -280,6 +280,9 @@ func (r *Rules) noMatch(id sectionID, f *facts) string {
 		for e := Ask; e <= Allow; e++ {
 			for i := range lists[e] {
 				if b := &lists[e][i]; b.pattern.(*filePattern).exact.Match(f.path) {
+					if lead := f.action.Lead; lead != "" && under(lead, f.path) && r.needs(f.path, f.folded, true, nil) == nil {
+						return subject + " is run or read by Git, whose settings name " + strconv.Quote(r.relative(lead)) + ": an entry must spell that, " + b.rule.String() + " does not"
+					}
 					return subject + " is a sensitive name: an entry must spell it, " + b.rule.String() + " does not"
 				}
 			}

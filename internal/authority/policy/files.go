@@ -94,7 +94,8 @@ func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, seen
 
 func (r *Rules) judgePlainPath(id sectionID, a *tool.Action, p string, link int, seen *ordinaryPaths, all *collector) (Effect, *boundEntry) {
 	folded, ordinary := seen.folded(r, p)
-	if ordinary {
+	led := a.Lead != "" && id != readSection && under(a.Lead, p)
+	if ordinary && !led {
 		return r.search(id, &facts{action: a, path: p, folded: folded}, link, all)
 	}
 	if why := pathProblem(p); why != "" {
@@ -109,7 +110,23 @@ func (r *Rules) judgePlainPath(id sectionID, a *tool.Action, p string, link int,
 	if needs == nil {
 		seen.add(r, p, folded)
 	}
+	if led {
+		needs = spellLead(needs, a.Lead, folded)
+	}
 	return r.search(id, &facts{action: a, path: p, folded: folded, needs: needs}, link, all)
+}
+
+// spellLead has a pattern spell the name that settings of Git name.
+func spellLead(needs []glob.Need, lead, folded string) []glob.Need {
+	if needs == nil {
+		needs = make([]glob.Need, strings.Count(folded, "/"))
+	}
+	if last := strings.Count(lead, "/") - 1; last >= 0 && last < len(needs) && glob.Fold(lead) == lead {
+		needs[last] = glob.Literal
+	} else {
+		spell(needs)
+	}
+	return needs
 }
 
 // ordinaryPaths are the paths of one action that an earlier policy of the chain found

@@ -17,7 +17,7 @@ func TestNamesThatNoRuleTellsApart(t *testing.T) {
 	const like = "a-name-of-no-rule"
 	entries := rapid.SampledFrom([]string{"**", "*", "a", "a/**", "**/b", "a/*", "*.k", ".env", "[ab]", "[!a]*", "?", "??", "{a,c}/b", "A/**", "/etc/**", "~/x", "work*", "*/c/*", ".config/op/**", "**/*-of-*", "x.", "*"})
 	files := rapid.SliceOfN(entries, 0, 4)
-	part := rapid.SampledFrom([]string{"a", "b", "c", "plain", "Plain2", "x", "x.k", "X.K", "two", ".env", ".ENV", ".config", "op", ".git", "hooks", "config", "HEAD", "id_rsa_x", "credentials", "credentials.toml", "work", "workspace", "own", "proc", "dev", "x.", "x ", "ü", "ｅnv", "of-of-of", "etc", "u", "name.pem", "remit"})
+	part := rapid.SampledFrom([]string{"a", "b", "c", "plain", "Plain2", "x", "x.k", "X.K", "two", ".env", ".ENV", ".config", "op", ".git", "hooks", "config", "HEAD", "id_rsa_x", "credentials", "credentials.toml", "work", "workspace", "own", "proc", "dev", "x.", "x ", "ü", "ｅnv", "of-of-of", "etc", "u", "name.pem", "remit", "node_modules", ".venv"})
 	base := rapid.SampledFrom([]string{"/", "/work", "/home/u", "/own", "/state"})
 	seen := 0
 	rapid.Check(t, func(t *rapid.T) {

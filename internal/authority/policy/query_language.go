@@ -151,6 +151,32 @@ func (r *Rules) fileLanguage(b *language.Builder, p *filePattern, over bool) lan
 		}
 		return l
 	}
+	l := r.spellingLanguage(b, p)
+	if over {
+		l = b.Or(l, b.And(r.packageLanguage(b), p.roughly(b, any)))
+	} else if len(p.exact.Literals()) > 0 {
+		// Whether a name after a wildcard is spelled is not certain.
+		l = b.And(l, b.Not(b.Then(language.All, b.Text("/"), sensitiveParts(b, p.write), b.Or(language.Empty, b.Then(b.Text("/"), language.All)))))
+		l = b.And(l, b.Not(r.ownPlaces(b)))
+	}
+	return l
+}
+
+// roughly has all paths of a pattern, and may have more: of one with ** it has all paths below its literal beginning. The
+// rest of the pattern would multiply the states of a question.
+func (p *filePattern) roughly(b *language.Builder, any glob.Wild) language.Language {
+	if !strings.Contains(p.text, "**") {
+		return p.exact.Language(b, any)
+	}
+	var out []language.Language
+	for _, base := range p.exact.Bases() {
+		out = append(out, b.Then(b.Text(base.Path), language.All))
+	}
+	return b.Or(out...)
+}
+
+// spellingLanguage has the paths of a pattern whose wildcards match no sensitive name.
+func (r *Rules) spellingLanguage(b *language.Builder, p *filePattern) language.Language {
 	l := p.exact.Language(b, func(prefix, suffix string) language.Language {
 		type key struct {
 			write          bool
@@ -160,14 +186,24 @@ func (r *Rules) fileLanguage(b *language.Builder, p *filePattern, over bool) lan
 			return b.And(names(b), b.Not(spelledNames(b, p.write, prefix, suffix)))
 		})
 	})
-	spelled := p.exact.Literals()
-	l = b.And(l, b.Not(r.spelledPlaces(b, p, spelled)))
-	if !over && len(spelled) > 0 {
-		// Whether a name after a wildcard is spelled is not certain.
-		l = b.And(l, b.Not(b.Then(language.All, b.Text("/"), sensitiveParts(b, p.write), b.Or(language.Empty, b.Then(b.Text("/"), language.All)))))
-		l = b.And(l, b.Not(r.ownPlaces(b)))
-	}
-	return l
+	return b.And(l, b.Not(r.spelledPlaces(b, p)))
+}
+
+// packageLanguage is the paths in packages.
+func (r *Rules) packageLanguage(b *language.Builder) language.Language {
+	type key struct{ packages string }
+	return b.Once(key{r.env.Workspace}, func() language.Language {
+		var folders []language.Language
+		for _, n := range packageFolders {
+			folders = append(folders, b.Text("/"+n))
+		}
+		var others []language.Ending
+		for _, n := range repositoryFolders {
+			others = append(others, language.Ending{Text: n, Then: language.Empty})
+		}
+		slash, in := b.Text("/"), b.And(names(b), b.Not(b.Endings(others)))
+		return b.Then(b.Text(strings.TrimSuffix(r.env.Workspace, "/")), b.Repeat(b.Then(slash, names(b))), b.Or(folders...), slash, in, slash, in, b.Repeat(b.Then(slash, in)))
+	})
 }
 
 // spelledNames is the names that a segment with a wildcard does not match, by what it
@@ -196,7 +232,8 @@ func spelledNames(b *language.Builder, write bool, prefix, suffix string) langua
 // not match: sensitive names of several folders and those that end a path, Remit's own
 // folder, the kernel's files. Those with a name that the pattern spells after a wildcard
 // are left out.
-func (r *Rules) spelledPlaces(b *language.Builder, p *filePattern, spelled []string) language.Language {
+func (r *Rules) spelledPlaces(b *language.Builder, p *filePattern) language.Language {
+	spelled := p.exact.Literals()
 	any := b.Repeat(b.Then(b.Text("/"), names(b)))
 	isSpelled := func(part string) bool {
 		return slices.ContainsFunc(spelled, func(s string) bool { return strings.EqualFold(s, part) })
@@ -225,11 +262,8 @@ func (r *Rules) spelledPlaces(b *language.Builder, p *filePattern, spelled []str
 				}
 			}
 		}
-		if p.write && !isSpelled(".git") && !isSpelled("HEAD") {
+		if p.write && !isSpelled(".git") {
 			deep = append(deep, language.Ending{Text: "/.git", Then: language.Empty})
-			if git := b.Then(any, b.Fold("/.git"), any); !b.Has(git, base.Path) {
-				out = append(out, b.And(b.Then(lead, any, b.Fold("/HEAD")), b.Not(git)))
-			}
 		}
 		out = append(out, b.Then(lead, any, b.Endings(deep)), b.Then(lead, b.Endings(near)))
 		for _, dir := range r.ownFolders() {

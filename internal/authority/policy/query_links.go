@@ -14,6 +14,7 @@ type Link struct {
 	// Inherits: this link adds no restriction; its lists are empty.
 	Inherits bool
 	Allow    []FilePattern
+	Ask      []FilePattern
 	// Deny holds the absolute patterns of deny and, since nobody can be asked
 	// while the kernel decides, of ask. They win over Allow.
 	Deny []string
@@ -43,11 +44,13 @@ func (c Chain) Files(kind tool.ActionKind) []Link {
 		}
 		s := &r.sections[id]
 		l := Link{Policy: r.policy.Name(), Inherits: s.inherits}
-		for i := range s.lists[Allow] {
-			b := &s.lists[Allow][i]
-			full := r.absolutePattern(b.pattern.String(), false)
-			for _, base := range b.pattern.(*filePattern).exact.Bases() {
-				l.Allow = append(l.Allow, FilePattern{base.Path, full, base.Exact, base.Deep})
+		for e, into := range map[Effect]*[]FilePattern{Allow: &l.Allow, Ask: &l.Ask} {
+			for i := range s.lists[e] {
+				b := &s.lists[e][i]
+				full := r.absolutePattern(b.pattern.String(), false)
+				for _, base := range b.pattern.(*filePattern).exact.Bases() {
+					*into = append(*into, FilePattern{base.Path, full, base.Exact, base.Deep})
+				}
 			}
 		}
 		for e := Deny; e <= Ask; e++ {

@@ -27,6 +27,7 @@ func (c Chain) NamesLike(name string) *LikeNames {
 		}
 	}
 	n.spell("/proc/sys/dev")
+	n.spell(packageFolders...)
 	for _, r := range c {
 		if r == nil {
 			continue

@@ -19,6 +19,9 @@ type nameTable struct {
 	alone    map[string]bool     // sensitive as the last name of a path
 	prefixes map[string][]string // names that end with *, by their first two bytes
 	suffixes map[string]bool     // names that begin with *, from the last dot on
+
+	packages map[string]bool // folders of packages, in this case of letters alone
+	inside   *nameTable      // the names that are sensitive in a package
 }
 
 // nameNode is a name, and the names beneath it that are sensitive there.
@@ -30,8 +33,19 @@ type nameNode struct {
 
 // sensitiveNames has the names for reading and those for writing.
 var sensitiveNames = sync.OnceValue(func() *[2]nameTable {
-	return &[2]nameTable{tableOf(Sensitive(false), nil), tableOf(Sensitive(true), writeAlone)}
+	return &[2]nameTable{packagesOf(Sensitive(false), nil), packagesOf(Sensitive(true), writeAlone)}
 })
+
+// packagesOf makes a table that regards folders of packages.
+func packagesOf(names, alone []string) nameTable {
+	t, inside := tableOf(names, alone), tableOf(nil, alone)
+	t.inside, t.packages = &inside, map[string]bool{}
+	for _, n := range packageFolders {
+		t.packages[n] = true
+		t.heads[headBits(n)] = true
+	}
+	return t
+}
 
 func tableOf(names, alone []string) nameTable {
 	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]string{}, suffixes: map[string]bool{}}
@@ -96,12 +110,12 @@ func (t *nameTable) ordinary(name string) bool {
 }
 
 // need says how much of a lower-case name a pattern must spell, by that name
-// alone. git says that an earlier name of the path is .git.
-func (t *nameTable) need(name []byte, last, git bool) (n glob.Need) {
+// alone.
+func (t *nameTable) need(name []byte, last bool) (n glob.Need) {
 	if node := t.top[string(name)]; node != nil && node.whole {
 		return glob.Need{Prefix: len(name)}
 	}
-	if last && t.alone[string(name)] && !(git && string(name) == "head") {
+	if last && t.alone[string(name)] {
 		return glob.Need{Prefix: len(name)}
 	}
 	if len(name) > 1 {
@@ -174,7 +188,7 @@ func Spelled(p string) bool {
 	if !strings.HasPrefix(p, "/") {
 		p = "/workspace/" + p // a folder dev there is not /dev
 	}
-	return (&Rules{}).needs(p, glob.Fold(p), true, nil) != nil
+	return (&Rules{env: Env{Workspace: "/workspace"}}).needs(p, glob.Fold(p), true, nil) != nil
 }
 
 // kernel reports a folder of the kernel's virtual files.
@@ -199,8 +213,9 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 	}
 	var lower [256]byte
 	var under trails
-	sensitive, inKernel, inGit, odd := false, false, false, folded != p
-	_, own := r.owned(p) // the names in it are ordinary; those of the way to it are spelled
+	sensitive, inKernel, odd := false, false, folded != p
+	ws, packages := r.packagesFrom(p), -1 // packages: the segment from which on names are those of packages
+	_, own := r.owned(p)                  // the names in it are ordinary; those of the way to it are spelled
 	out := buf[:0]
 	for i, at, rest := 0, 0, strings.TrimPrefix(folded, "/"); rest != ""; i++ {
 		name := rest
@@ -215,13 +230,18 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 			out = append(out, glob.Need{})
 			continue
 		}
+		if i == packages {
+			t = t.inside
+		}
 		var need glob.Need
 		if ordinary := t.ordinary(name); i == 0 || under.n > 0 || !ordinary {
 			key := lowerName(name, lower[:0])
 			inKernel = inKernel || i == 0 && kernel(key)
+			if packages < 0 && !odd && at > ws && t.packages[name] && !hasRepository(rest) {
+				packages = i + 2
+			}
 			if under.n > 0 || !ordinary {
-				inGit = inGit || string(key) == ".git"
-				need = t.need(key, rest == "", inGit)
+				need = t.need(key, rest == "")
 				var from int
 				if from, need = under.step(t, key, i, need); from < i {
 					spell(out[from:i])
@@ -247,6 +267,27 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 		spell(out)
 	}
 	return out
+}
+
+// hasRepository reports whether a folder of version control is on a relative path.
+func hasRepository(p string) bool {
+	for name, more := "", true; more; {
+		name, p, more = strings.Cut(p, "/")
+		for _, r := range repositoryFolders {
+			if strings.EqualFold(r, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// packagesFrom is the length of the part of a path in which no folder is one of packages: these are in the workspace.
+func (r *Rules) packagesFrom(p string) int {
+	if r.env.Workspace == "" || !under(r.env.Workspace, p) {
+		return len(p)
+	}
+	return len(strings.TrimSuffix(r.env.Workspace, "/"))
 }
 
 // inState reports whether the path's first n bytes are the state folder or in it.

@@ -1,5 +1,11 @@
 package policy
 
+import (
+	"path"
+	"strings"
+	"sync"
+)
+
 // The lists of sensitive names. One * at the start or the end of a name's last
 // part stands for anything; a name with slashes is that many folders deep, at
 // any place. docs/RATIONALE.md says where the lists come from.
@@ -66,10 +72,21 @@ var writeSensitive = []string{
 }
 
 // writeAlone are names that are sensitive for writing themselves, and not what
-// is in a folder of that name. Each makes Git take a folder for a repository:
-// a .git may be a file or a link that leads to another one, and a HEAD beside
-// objects and refs is all that a bare one needs. In a .git, HEAD is ordinary.
-var writeAlone = []string{".git", "HEAD"}
+// is in a folder of that name: a .git may be a file or a link that leads to
+// another repository. A HEAD beside objects and refs makes a repository as well;
+// whether it does, the file system says, see [tool.Action.Lead].
+var writeAlone = []string{".git"}
+
+// packageFolders are folders in the workspace that a package manager fills. Each folder in them is a package. There no name is sensitive, unless a repository lies on the way. vendor, target and venv
+// are not among them: people also call folders of their own so.
+var packageFolders = []string{"node_modules", "bower_components", "jspm_packages", "site-packages", "dist-packages", "__pypackages__", ".venv", ".tox", ".nox"}
+
+// repositoryFolders are those of version control.
+var repositoryFolders = []string{".git", ".hg", ".jj", ".sl"}
+
+// PackageFolders lists the folders in whose subfolders [Sensitive] names are ordinary. Below a folder of version
+// control they are not.
+func PackageFolders() []string { return append([]string(nil), packageFolders...) }
 
 // Sensitive lists the names that no wildcard of an allow or ask list matches:
 // for reading, and with write set those for writing, which are more. A name
@@ -86,3 +103,31 @@ func Sensitive(write bool) []string {
 // SensitiveAlone lists the names that [Sensitive] leaves out because they are
 // sensitive for writing only themselves, and not with what is in them.
 func SensitiveAlone() []string { return append([]string(nil), writeAlone...) }
+
+// SensitiveBelow returns the remaining parts of the names that a path begins and that are sensitive for writing:
+// "hooks" for a/.git. A link at such a path would lead to other files by a sensitive name.
+func SensitiveBelow(p string) (rest []string) {
+	key := ""
+	for p = strings.ToLower(p); p != "/" && p != "." && strings.Count(key, "/") < maxBegun; p = path.Dir(p) {
+		key = path.Join(path.Base(p), key)
+		rest = append(rest, begun()[key]...)
+	}
+	return rest
+}
+
+// maxBegun is how many slashes the longest beginning of a sensitive name has.
+const maxBegun = 2
+
+// begun has the sensitive names of several parts by their beginnings, in lower case.
+var begun = sync.OnceValue(func() map[string][]string {
+	m := map[string][]string{}
+	for _, n := range Sensitive(true) {
+		for i, c := range n {
+			if c == '/' {
+				key := strings.ToLower(n[:i])
+				m[key] = append(m[key], n[i+1:])
+			}
+		}
+	}
+	return m
+})

@@ -47,6 +47,9 @@ type Action struct {
 	// content; Below the labels of files in it, if it is a folder (facts; sorted).
 	Labels []string `json:",omitempty"`
 	Below  []string `json:",omitempty"`
+	// Lead is Real, or a folder above it, if settings of Git name that for programs or further settings, or if it makes
+	// or steers a repository that has no .git (a fact).
+	Lead string `json:",omitempty"`
 	// Argument: a command is given the file by name. Remit opens nothing for it.
 	Argument Argument `json:",omitempty"`
 

@@ -82,8 +82,6 @@ type Walk struct {
 
 	// Visit looks at one name. enter has effect on folders only. An error ends the walk.
 	Visit func(in *Folder, name string, kind fs.FileMode) (enter bool, err error)
-	// Known gives the folders in a folder that need not be listed. It may be nil.
-	Known func(at string) (folders []string, ok bool)
 	// Skipped is told the folders that are not looked into: for ErrDeep, ErrMany, or
 	// because they cannot be opened or read.
 	Skipped func(at string, why error)
@@ -117,16 +115,6 @@ func (w *Walk) Down(ctx context.Context, root *os.Root) error {
 
 func (w *Walk) folder(ctx context.Context, in *Folder, depth int) error {
 	defer in.close()
-	if w.Known != nil {
-		if folders, ok := w.Known(in.Path); ok {
-			for _, name := range folders {
-				if err := w.name(ctx, in, name, fs.ModeDir, depth); err != nil {
-					return err
-				}
-			}
-			return ctx.Err()
-		}
-	}
 	f, err := in.Dir()
 	if err != nil {
 		w.Skipped(in.Path, err)

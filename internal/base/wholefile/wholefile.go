@@ -68,12 +68,8 @@ func readAll(f *os.File, st os.FileInfo, most int64) ([]byte, error) {
 }
 
 // Replace replaces the file's content by b, or leaves it unchanged. Only the file's owner can read
-// it. Once Replace returns, a loss of power undoes nothing. A file that a sandbox has pinned is
-// written in place, see [Pin].
+// it. Once Replace returns, a loss of power undoes nothing.
 func Replace(name string, b []byte) error {
-	if PinnedPath(name) {
-		return overwrite(name, b)
-	}
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+"-*") // mode 0600
 	if err != nil {

@@ -255,7 +255,7 @@ func (r *Recording) addFacts(ctx context.Context, c ledger.Call, actions []tool.
 		if a := &actions[i]; !ok {
 			a.Real = a.Path
 		} else if i < len(facts) && facts[i].String() == a.String() {
-			a.Real, a.Addrs, a.Exe, a.Names, a.Contents, a.Uses = facts[i].Real, facts[i].Addrs, facts[i].Exe, facts[i].Names, facts[i].Contents, facts[i].Uses
+			a.Real, a.Lead, a.Addrs, a.Exe, a.Names, a.Contents, a.Uses = facts[i].Real, facts[i].Lead, facts[i].Addrs, facts[i].Exe, facts[i].Names, facts[i].Contents, facts[i].Uses
 			a.Labels, a.Below = facts[i].Labels, facts[i].Below
 		}
 	}

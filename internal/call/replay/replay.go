@@ -206,7 +206,7 @@ func (r *Recording) Fill(ctx context.Context, _ tool.Env, _ policy.Limits, c run
 		if a.String() != f.String() {
 			return fault.New(fault.ReplayMismatch, "call %d needs %s, the record has %s", c.Index, a, f)
 		}
-		a.Real, a.Addrs, a.Exe, a.Names, a.Contents, a.Uses = f.Real, f.Addrs, f.Exe, f.Names, f.Contents, f.Uses
+		a.Real, a.Lead, a.Addrs, a.Exe, a.Names, a.Contents, a.Uses = f.Real, f.Lead, f.Addrs, f.Exe, f.Names, f.Contents, f.Uses
 		a.Labels, a.Below = f.Labels, f.Below
 	}
 	return nil

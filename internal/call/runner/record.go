@@ -80,7 +80,7 @@ func (f *flight) factsMatter() bool {
 		return len(f.actions) > 0
 	}
 	for _, a := range f.actions {
-		if a.Real != "" && a.Real != a.Path || len(a.Addrs) > 0 || a.Exe != "" || len(a.Contents) > 0 || len(a.Uses) > 0 || len(a.Labels) > 0 || len(a.Below) > 0 {
+		if a.Real != "" && a.Real != a.Path || a.Lead != "" || len(a.Addrs) > 0 || a.Exe != "" || len(a.Contents) > 0 || len(a.Uses) > 0 || len(a.Labels) > 0 || len(a.Below) > 0 {
 			return true
 		}
 	}

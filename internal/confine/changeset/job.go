@@ -193,31 +193,24 @@ func (j *job) fromBlobs(s Step) (int, error) { return j.blobs.open(s.To.Hash) }
 // be lost.
 func (j *job) check() error {
 	j.keys = make([]key, len(j.steps))
-	differs, pinned := make([]bool, len(j.steps)), make([]bool, len(j.steps))
+	differs := make([]bool, len(j.steps))
 	err := j.parts(func(at *parents, i int) error {
 		s := j.steps[i]
 		now, st, err := j.look(at, s)
 		differs[i] = now != s.From
 		if err == nil && !differs[i] && now.Type != Nothing {
 			j.keys[i] = keyOf(&st)
-			pinned[i] = s.replaces() && isPinned(at, s.Path)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	var differ, stay []string
+	var differ []string
 	for i, s := range j.steps {
 		if differs[i] {
 			differ = append(differ, s.Path)
 		}
-		if pinned[i] {
-			stay = append(stay, s.Path)
-		}
-	}
-	if len(stay) > 0 {
-		return conflict("these paths are protected in a running command, so they can be replaced only when it is over", stay)
 	}
 	if len(differ) > 0 {
 		return conflict("these paths have changed in the workspace", differ)

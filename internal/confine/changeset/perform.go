@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // performer makes a job's steps real, one path at a time.
@@ -32,15 +31,6 @@ func (p *performer) do(i int, act func(int, Step) error) error {
 	}
 	return nil
 }
-
-// isPinned reports whether a mount of a running sandbox hangs on a path.
-func isPinned(at *parents, rel string) bool {
-	dir, name, err := at.at(rel)
-	return err == nil && wholefile.Pinned(dir, name)
-}
-
-// replaces reports whether the step puts another file or nothing under the name.
-func (s Step) replaces() bool { return s.To.Type != s.From.Type || s.needsTemp() }
 
 // goes removes what makes room for nothing or for another type.
 func (p *performer) goes(i int, s Step) error {

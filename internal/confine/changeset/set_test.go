@@ -16,7 +16,6 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/confine/files"
 )
@@ -153,33 +152,6 @@ func TestOddWorkspaces(t *testing.T) {
 }
 
 // Of many who apply at once one does.
-// A file on which a mount of a running sandbox hangs is neither replaced nor removed.
-func TestApplyLeavesPinnedFiles(t *testing.T) {
-	for name, change := range map[string]func(root string) error{
-		"replaced":             func(root string) error { return os.WriteFile(root+"/dir/f", []byte("new"), 0o644) },
-		"removed":              func(root string) error { return os.Remove(root + "/dir/f") },
-		"replaced by a folder": func(root string) error { return errors.Join(os.Remove(root+"/dir/f"), os.Mkdir(root+"/dir/f", 0o755)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPlace(t)
-			put(t, p.ws, map[string]string{"dir/f": "old"})
-			s := p.reviewed(t, "run", func(root string) { must(t, change(root)) })
-			fd, err := wholefile.Pin(p.ws + "/dir/f")
-			must(t, err)
-			if _, err := s.Apply(t.Context(), anything); !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "protected in a running command") {
-				t.Errorf("got %v, want a conflict", err)
-			}
-			if b, err := os.ReadFile(p.ws + "/dir/f"); err != nil || string(b) != "old" {
-				t.Errorf("it has %q, %v", b, err)
-			}
-			must(t, unix.Close(fd))
-			if _, err := s.Apply(t.Context(), anything); err != nil {
-				t.Errorf("when the command is over: %v", err)
-			}
-		})
-	}
-}
-
 func TestApplyAtOnce(t *testing.T) {
 	p := newPlace(t)
 	files := map[string]string{}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"sync"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -90,68 +89,10 @@ func (p *Proxy) decide(ctx context.Context, a tool.Action) (verdict, error) {
 	switch {
 	case p.ask == nil:
 		return verdict{}, deny(rule, d.Reason+", but no approver can be asked")
-	case !p.answers.get(ctx, a.Target, func() bool { return p.ask(ctx, a, d) }):
+	case !p.answers.Get(ctx, a.Target, func() bool { return p.ask(ctx, a, d) }):
 		return verdict{}, deny(rule, d.Reason+", which was not given")
 	}
 	return verdict{policy.Ask, rule}, nil
-}
-
-// maxQuestions bounds how often one sandbox can trouble a person.
-const maxQuestions = 64
-
-// answers remembers what was asked, so that each target is asked about once.
-type answers struct {
-	mu    sync.Mutex
-	asked int
-	list  map[tool.Target]*answer
-}
-
-type answer struct {
-	done     chan struct{}
-	yes      bool // set before done is closed
-	answered bool // as yes; false: the connection that asked ended first
-}
-
-// get gives the answer about a target. The end of one connection is no answer for the others.
-func (a *answers) get(ctx context.Context, t tool.Target, ask func() bool) bool {
-	for ctx.Err() == nil {
-		a.mu.Lock()
-		q := a.list[t]
-		if q == nil {
-			return a.first(ctx, t, ask)
-		}
-		a.mu.Unlock()
-		select {
-		case <-q.done:
-			if q.answered {
-				return q.yes
-			}
-		case <-ctx.Done():
-		}
-	}
-	return false
-}
-
-// first asks about a target. The caller holds the lock, and first releases it.
-func (a *answers) first(ctx context.Context, t tool.Target, ask func() bool) bool {
-	if a.asked >= maxQuestions {
-		a.mu.Unlock()
-		return false
-	}
-	if a.list == nil {
-		a.list = map[tool.Target]*answer{}
-	}
-	q := &answer{done: make(chan struct{})}
-	a.asked, a.list[t] = a.asked+1, q
-	a.mu.Unlock()
-	defer close(q.done)
-	yes := ask()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if q.yes, q.answered = yes, yes || ctx.Err() == nil; !q.answered {
-		delete(a.list, t)
-	}
-	return q.yes
 }
 
 // addresses resolves a host whose name was decided on, once.

@@ -139,7 +139,7 @@ type Proxy struct {
 	open      bool // no credentials are needed
 	meter     *meter
 	log       report
-	answers   answers
+	answers   sandbox.Answers[tool.Target]
 	slots     chan struct{}
 
 	mu     sync.Mutex

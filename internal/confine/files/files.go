@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/repository"
 )
 
 // Caps where the policy sets none, in bytes.
@@ -29,10 +30,15 @@ type Files struct {
 	p    permit.Permit
 	env  tool.Env
 	only *only // nil: whatever the policies allow
+
+	leads *repository.Finder
 }
 
 // New makes a handle that lives as long as the permit.
-func New(p permit.Permit) *Files { return &Files{p: p, env: p.Env()} }
+func New(p permit.Permit) *Files {
+	env := p.Env()
+	return &Files{p: p, env: env, leads: repository.New(env.Home, env.Workspace)}
+}
 
 // Show gives a path as asked in the form that results and messages use.
 func (f *Files) Show(asked string) string {
@@ -219,6 +225,11 @@ func (f *Files) makeParent(real string) error {
 	}
 	if err := f.only.check(a); err != nil {
 		return err
+	}
+	if f.leads.Lead(real) != "" { // the name of the folder counts by itself
+		if err := f.check(a); err != nil {
+			return err
+		}
 	}
 	for _, r := range f.p.Chain().DecideAction(a).Refusals {
 		if r.Effect == policy.Deny && (r.Rule == nil || r.Rule.Pattern != "") {

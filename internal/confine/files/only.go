@@ -24,6 +24,9 @@ func (f *Files) check(a tool.Action) error {
 	if err := f.only.check(a); err != nil {
 		return err
 	}
+	if a.Kind != tool.FileRead && a.Real != "" && f.leads != nil {
+		a.Lead = f.leads.Lead(a.Real)
+	}
 	return f.p.Check(a)
 }
 

@@ -32,7 +32,7 @@ func (f *Files) removeAt(pl *place, i Info) error {
 	if pl.dirOnly && !i.Mode.IsDir() {
 		return unix.ENOTDIR
 	}
-	if err := errors.Join(f.unmoved(tool.FileDelete, pl), f.pinned(pl)); err != nil {
+	if err := f.unmoved(tool.FileDelete, pl); err != nil {
 		return err
 	}
 	flags := 0
@@ -187,13 +187,8 @@ func (f *Files) renameAt(ctx context.Context, src, dst *place, i Info, overwrite
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.unmoved(tool.FileDelete, src), f.unmoved(tool.FileWrite, dst), f.pinned(dst)); err != nil {
+	if err := errors.Join(f.unmoved(tool.FileDelete, src), f.unmoved(tool.FileWrite, dst)); err != nil {
 		return err
-	}
-	for _, e := range all {
-		if err := f.pinned(&place{path: e.abs, base: e.real, dir: unix.AT_FDCWD}); err != nil && f.p.Held() == nil {
-			return err
-		}
 	}
 	size := int64(0) // the layer gets all that moves
 	for _, e := range all {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // Mode says what a write does with a file that is there.
@@ -41,8 +40,7 @@ type Written struct {
 // Write writes a file. Create and Replace write beside it, sync, and rename,
 // so that a reader sees all or nothing and other hard links keep what they
 // have; the file's permissions stay, without set-id bits. Append writes in
-// place and refuses a file with several hard links. So does Replace where a mount
-// of a running sandbox hangs on the name ([wholefile.Pin]).
+// place and refuses a file with several hard links.
 //
 // The guard If holds against every change that was made before the rename
 // begins; a writer outside of Remit can still slip in during it.
@@ -95,9 +93,6 @@ func (f *Files) writeAt(pl *place, data []byte, o WriteOptions) (Written, error)
 		return f.appendAt(pl, data)
 	}
 	w := Written{Created: !exists, Size: int64(len(data))}
-	if exists && wholefile.Pinned(pl.dir, pl.base) {
-		return w, f.overwriteAt(pl, data, old)
-	}
 	return w, f.replaceAt(pl, data, old, exists, o.Mode)
 }
 
@@ -146,39 +141,6 @@ func (f *Files) appendAt(pl *place, data []byte) (Written, error) {
 		err = cerr
 	}
 	return Written{Size: info.Size + int64(len(data))}, err
-}
-
-// overwriteAt replaces a file's content in place.
-func (f *Files) overwriteAt(pl *place, data []byte, old Info) error {
-	file, info, err := f.openRegular(pl, unix.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	switch {
-	case !info.same(old):
-		err = errSwapped
-	case info.Links > 1:
-		err = fault.New(fault.Conflict, "%s has %d names (hard links) and is protected in a running command, so it can be replaced neither by a new file nor in place",
-			quote(Rel(f.env, pl.path)), info.Links).WithHint("write it again when the command is over")
-	default:
-		err = f.unmoved(tool.FileWrite, pl)
-	}
-	if err == nil {
-		err = f.keeping(pl.real, pl.dir, pl.base, func() error { return wholefile.Overwrite(file, data) })
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		f.note(tool.FSWrite, pl.path, int64(len(data)))
-	}
-	return err
-}
-
-// pinned refuses to move or remove a name on which a mount of a running sandbox hangs.
-func (f *Files) pinned(pl *place) error {
-	if !wholefile.Pinned(pl.dir, pl.base) {
-		return nil
-	}
-	return fault.New(fault.Conflict, "%s is protected in a running command, and stays under its name until that is over", quote(Rel(f.env, pl.path))).
-		WithHint("try it again when the command is over; its content can be written meanwhile")
 }
 
 func (f *Files) appendable(pl *place, i Info, more int64) error {

@@ -352,8 +352,12 @@ func (x *call) bounded(o sandbox.Outcome) sandbox.Outcome {
 	text := func(s string) string { return clip.Text(strings.ToValidUTF8(s, "\uFFFD"), maxMessage) }
 	o.Signal, o.Limit, o.Tier, o.Isolation = text(o.Signal), text(o.Limit), text(o.Tier), text(o.Isolation)
 	o.Notes, o.Hints, o.Touched = o.Notes[:min(len(o.Notes), 20)], nil, nil
+	o.Refusals = o.Refusals[:min(len(o.Refusals), 20)]
 	for i := range o.Notes {
 		o.Notes[i] = text(o.Notes[i])
+	}
+	for i, r := range o.Refusals {
+		o.Refusals[i].Path, o.Refusals[i].Reason = text(r.Path), text(r.Reason)
 	}
 	limits := map[string]string{}
 	for name, how := range o.Limits {

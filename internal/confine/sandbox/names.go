@@ -12,8 +12,6 @@ import (
 type Names struct {
 	chain policy.Chain
 	like  *policy.LikeNames
-	// Together: a folder's names can only be left out all together, or none of them.
-	Together bool
 }
 
 // NewNames prepares a chain of policies for a survey.
@@ -37,31 +35,14 @@ func (n *Names) effects(p string) effects {
 	return effects{decide(tool.FileRead), decide(tool.FileWrite)}
 }
 
-// Rate asks the policies about a folder. A root is one that no other folder of the
-// survey is around.
-func (n *Names) Rate(folder string, root bool) Rating {
+// Rate asks the policies about a folder. A root is in no other folder of the survey. together: see
+// [Survey.Together].
+func (n *Names) Rate(folder string, root, together bool) Rating {
 	r := Rating{own: n.effects(folder), inside: n.effects(path.Join(folder, AnyName))}
 	// Compile narrows what is in a folder by the folder's own name: see tree, and grants.
-	narrowed := r.own.read != policy.Allow && r.inside.read == policy.Allow || n.Together && r.own != r.inside
+	narrowed := r.own.read != policy.Allow && r.inside.read == policy.Allow || together && r.own != r.inside
 	r.open = folder != "/" && (root || !narrowed)
 	return r
-}
-
-// Pack gives the rating as a number, for a survey that is kept in a file.
-func (r Rating) Pack() uint64 {
-	n := uint64(0)
-	for _, e := range []policy.Effect{r.own.read, r.own.write, r.inside.read, r.inside.write} {
-		n = n<<8 | uint64(e)
-	}
-	if r.open {
-		n |= 1 << 32
-	}
-	return n
-}
-
-// UnpackRating gives the rating of a number.
-func UnpackRating(n uint64) Rating {
-	return Rating{own: effects{policy.Effect(n >> 24), policy.Effect(n >> 16)}, inside: effects{policy.Effect(n >> 8), policy.Effect(n)}, open: n>>32 != 0}
 }
 
 // Like reports whether a folder is shown as a new name in the folder around it is, as

@@ -52,6 +52,11 @@ type Node struct {
 	System   bool // it is a folder of the minimal system, which is shown whole
 }
 
+// folder reports whether a path is a folder below n that is known.
+func (n *Node) folder(p string) bool {
+	return slices.ContainsFunc(n.Children, func(c *Node) bool { return c.Kind == FolderNode && (c.Path == p || c.folder(p)) })
+}
+
 // MountKind says how a path inside the sandbox comes to be.
 type MountKind uint8
 
@@ -92,8 +97,9 @@ type Inputs struct {
 	Services []string // of the command, see Command.Services
 	Publish  []Port
 
-	Isolation policy.Isolation // what the command is going to be confined by
-	Seatbelt  bool             // of macOS, where isolation is landlock
+	Isolation  policy.Isolation // what the command is going to be confined by
+	Supervised bool             // see Profile.Supervised
+	Seatbelt   bool             // of macOS, where isolation is landlock
 }
 
 // Profile is what a command gets to see and use. It is computed purely from
@@ -121,6 +127,10 @@ type Profile struct {
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
 	Isolation policy.Isolation
+
+	// Supervised: the policy decides about each path when the command uses it. The mounts only show the
+	// folders that the policy names.
+	Supervised bool
 
 	// Seatbelt: macOS confines the command. A mount is a set of rules about its path, and a
 	// rule wins over those before it.
@@ -172,6 +182,7 @@ func Compile(in Inputs) (Profile, error) {
 	}
 	switch {
 	case in.Isolation == policy.FullIsolation:
+		c.out.Supervised = in.Supervised
 		c.mounts()
 		c.sockets()
 	case in.Seatbelt:
@@ -180,7 +191,9 @@ func Compile(in Inputs) (Profile, error) {
 	default:
 		c.weaken()
 	}
-	c.keep()
+	if !in.Supervised {
+		c.keep()
+	}
 	c.noteUnseen()
 	if in.Image != nil {
 		c.out.Image = in.Image.Digest
@@ -194,7 +207,7 @@ func Compile(in Inputs) (Profile, error) {
 			WithHint("deny or allow whole folders instead of names in them, or move files such as keys into one folder")
 	}
 	for _, m := range c.out.Mounts {
-		if !m.System && m.From == "" && m.Folder && m.Access&WriteOnly != 0 {
+		if !in.Supervised && !m.System && m.From == "" && m.Folder && m.Access&WriteOnly != 0 {
 			c.note("names that do not exist yet can be created in writable folders also where files.write denies them by name")
 		}
 	}
@@ -346,10 +359,40 @@ func (c *compiler) access(p string) Access {
 		case policy.Allow:
 			a |= bit
 		case policy.Ask:
+			if c.in.Supervised {
+				continue
+			}
 			c.note("files that the policy asks about count as denied inside a command")
 		}
 	}
 	return a
+}
+
+// possible is the access that the policy could give to something in a folder, apart from the folders in it that
+// get a mount of their own.
+func (c *compiler) possible(n *Node) (a Access) {
+	if c.owned(n.Path) {
+		return c.access(path.Join(n.Path, AnyName))
+	}
+	for kind, bit := range map[tool.ActionKind]Access{tool.FileRead: ReadOnly, tool.FileWrite: WriteOnly} {
+		if n.Path == "/" || bit == WriteOnly && c.in.Held != "" && !Within(n.Path, c.in.Held) {
+			continue
+		}
+		meets := func(root string) bool { return Within(n.Path, root) || Within(root, n.Path) && !n.folder(root) }
+		if slices.ContainsFunc(PossibleRoots(c.in.Chain, kind), meets) && c.everyLink(kind, n.Path) {
+			a |= bit
+		}
+	}
+	return a
+}
+
+// everyLink reports whether no policy of the chain rules out that something in a folder is used.
+func (c *compiler) everyLink(kind tool.ActionKind, folder string) bool {
+	return !slices.ContainsFunc(c.in.Chain.Files(kind), func(l policy.Link) bool {
+		return !l.Inherits && !slices.ContainsFunc(append(slices.Clip(l.Allow), l.Ask...), func(p policy.FilePattern) bool {
+			return Within(folder, p.Base) || Within(p.Base, folder)
+		})
+	})
 }
 
 // owned reports whether a path is in the tool's own folder.
@@ -378,12 +421,14 @@ func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 	}
 	other, pinned := NoAccess, false
 	switch {
-	case n.System && at.covered:
+	case n.System && at.covered && !top:
 		return []Mount{{Path: n.Path, Access: ReadOnly, Folder: true, System: true}}
 	case n.System || !top && (n.Path == "/tmp" || slices.Contains(ownFolders, n.Path)):
 		return nil // it is there already
 	case !n.Complete:
 		c.unlisted = append(c.unlisted, n.Path)
+	case c.in.Supervised:
+		other = c.possible(n)
 	case n.Path != "/":
 		other = c.access(path.Join(n.Path, AnyName))
 		if own := c.access(n.Path); !top && at.covered && at.access != NoAccess {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -58,8 +59,8 @@ type Command struct {
 	Long bool
 	// Stdio are the command's own streams in place of Stdin and captured ones.
 	Stdio *Stdio
-	// Ask answers where the network rules ask, and holds the connection until
-	// then; nil says no. Notice is told of each connection as it ends or is
+	// Ask answers where the rules of network and files ask, and holds the connection or the
+	// command's use of the file until then; nil says no. Notice is told of each connection as it ends or is
 	// refused. Both are called from several goroutines.
 	Ask    func(ctx context.Context, a tool.Action, d policy.Decision) bool
 	Notice func(Connection)
@@ -158,6 +159,26 @@ type Outcome struct {
 	Limits map[string]string
 	Notes  []string // what of the policy the sandbox did not enforce to the letter
 	Hints  []string // what may explain a failure, and the way out
+	// Refusals name the first paths that it was refused, each once, with the reason. RefusedPaths counts
+	// all refusals of paths.
+	Refusals     []Refusal
+	RefusedPaths int
+}
+
+// Refusal is a use of a path that the policy refused to a command.
+type Refusal struct {
+	Kind   tool.ActionKind
+	Path   string
+	Reason string
+}
+
+// maxPathShown bounds the text of a refused action, in bytes.
+const maxPathShown = 300
+
+// String is the action and the reason, without characters that a terminal obeys in the path.
+func (r Refusal) String() string {
+	a := tool.Action{Kind: r.Kind, Path: r.Path, Real: r.Path}
+	return clip.Text(a.String(), maxPathShown) + " (" + r.Reason + ")"
 }
 
 // Failure is nil for a command that exited with 0, and else says how it ended: what

@@ -29,6 +29,15 @@ func (c *call) held(arg int) (to place, errno unix.Errno) {
 	return at(fd)
 }
 
+// file is what a descriptor stands for. A process can have it without the right to write.
+func (c *call) file(arg int) (to place, errno unix.Errno) {
+	fd, errno := c.descriptor(arg)
+	if errno != 0 {
+		return to, errno
+	}
+	return at(fd)
+}
+
 // change calls do with a path of the supervisor's own that leads to a file, if the policy allows the
 // process an act on it.
 func (c *call) change(act Act, to place, errno unix.Errno, do func(self string) error) (int, unix.Errno) {
@@ -47,7 +56,16 @@ func (c *call) change(act Act, to place, errno unix.Errno, do func(self string) 
 // chmod is fchmodat2(2). The mode of a link cannot be changed.
 func (c *call) chmod(at, arg, flags int) (int, unix.Errno) {
 	to, errno := c.target(at, arg, flags&unix.AT_SYMLINK_NOFOLLOW == 0, flags&unix.AT_EMPTY_PATH != 0)
-	mode := uint32(c.n.Args[arg+1]) & 0o7777
+	return c.setMode(c.n.Args[arg+1], to, errno)
+}
+
+func (c *call) fchmod() (int, unix.Errno) {
+	to, errno := c.file(0)
+	return c.setMode(c.n.Args[1], to, errno)
+}
+
+func (c *call) setMode(arg uint64, to place, errno unix.Errno) (int, unix.Errno) {
+	mode := uint32(arg) & 0o7777
 	if errno == 0 && to.is(unix.S_IFLNK) {
 		errno = unix.EOPNOTSUPP
 	}
@@ -57,7 +75,16 @@ func (c *call) chmod(at, arg, flags int) (int, unix.Errno) {
 // chown is fchownat(2). The IDs are those of the process's user namespace.
 func (c *call) chown(at, arg, flags int) (int, unix.Errno) {
 	to, errno := c.target(at, arg, flags&unix.AT_SYMLINK_NOFOLLOW == 0, flags&unix.AT_EMPTY_PATH != 0)
-	uid, gid := int(int32(uint32(c.n.Args[arg+1]))), int(int32(uint32(c.n.Args[arg+2])))
+	return c.setOwner([2]uint64(c.n.Args[arg+1:]), to, errno)
+}
+
+func (c *call) fchown() (int, unix.Errno) {
+	to, errno := c.file(0)
+	return c.setOwner([2]uint64(c.n.Args[1:]), to, errno)
+}
+
+func (c *call) setOwner(args [2]uint64, to place, errno unix.Errno) (int, unix.Errno) {
+	uid, gid := int(int32(uint32(args[0]))), int(int32(uint32(args[1])))
 	if errno == 0 {
 		uid, gid, errno = c.outside(uid, gid)
 	}
@@ -69,6 +96,13 @@ func (c *call) truncate() (int, unix.Errno) {
 	size := int64(c.n.Args[1])
 	if errno == 0 && to.is(unix.S_IFDIR) {
 		errno = unix.EISDIR
+	}
+	var most unix.Rlimit // of the process; the supervisor has none
+	if errno == 0 && size > to.st.Size {
+		errno = errnoOf(unix.Prlimit(int(c.n.PID), unix.RLIMIT_FSIZE, nil, &most))
+		if errno == 0 && uint64(size) > most.Cur {
+			errno = unix.EFBIG
+		}
 	}
 	return c.change(Write, to, errno, func(self string) error { return unix.Truncate(self, size) })
 }
@@ -137,44 +171,4 @@ func (c *call) seconds(arg int) func() (*times, unix.Errno) {
 		errno := readMemory(int(c.n.PID), uintptr(c.n.Args[arg]), &t)
 		return &times{{Sec: t[0]}, {Sec: t[1]}}, errno
 	}
-}
-
-// maxAttribute bounds the value of an extended attribute, as the kernel does.
-const maxAttribute = 64 << 10
-
-// setAttribute is setxattr(2), lsetxattr(2) with follow false.
-func (c *call) setAttribute(follow bool) (int, unix.Errno) {
-	to, errno := c.target(-1, 0, follow, false)
-	name, nerrno := c.path(1)
-	size, flags := c.n.Args[3], int(c.n.Args[4])
-	switch {
-	case errno != 0:
-	case nerrno != 0:
-		errno = nerrno
-	case size > maxAttribute:
-		errno = unix.E2BIG
-	case to.is(unix.S_IFLNK):
-		errno = unix.EPERM // links have none of the user's
-	}
-	value := make([]byte, min(size, maxAttribute))
-	if errno == 0 && size > 0 {
-		n, err := unix.ProcessVMReadv(int(c.n.PID), []unix.Iovec{{Base: &value[0], Len: size}}, []unix.RemoteIovec{{Base: uintptr(c.n.Args[2]), Len: int(size)}}, 0)
-		if err != nil || n != int(size) {
-			errno = unix.EFAULT
-		}
-	}
-	return c.change(Change, to, errno, func(self string) error { return unix.Setxattr(self, name, value, flags) })
-}
-
-func (c *call) removeAttribute(follow bool) (int, unix.Errno) {
-	to, errno := c.target(-1, 0, follow, false)
-	name, nerrno := c.path(1)
-	switch {
-	case errno != 0:
-	case nerrno != 0:
-		errno = nerrno
-	case to.is(unix.S_IFLNK):
-		errno = unix.EPERM
-	}
-	return c.change(Change, to, errno, func(self string) error { return unix.Removexattr(self, name) })
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 	"github.com/remitrun/remit/internal/confine/supervisor"
 )
 
@@ -36,7 +38,17 @@ func TestMain(m *testing.M) {
 		case "-flip":
 			flip(n)
 		case "-loop":
-			loop(n)
+			loop(n, false)
+		case "-create":
+			loop(n, true)
+		case "-sockets":
+			socketOps(uint64(n))
+		case "-flipsockets":
+			flipSockets(n)
+		case "-kinds":
+			socketKinds()
+		case "-many":
+			openMany(n)
 		}
 	case os.Getenv(asChild) == "":
 		os.Exit(m.Run())
@@ -79,7 +91,9 @@ const secbitNoRoot = 1 // root gets no capability by executing something
 
 func install() (int, error) {
 	prog := []bpf.Instruction{bpf.LoadAbsolute{Off: 0, Size: 4}}
-	for nr, then := range supervisor.Rules() {
+	rules := supervisor.Rules()
+	maps.Copy(rules, supervisor.SocketRules())
+	for nr, then := range rules {
 		prog = append(append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(then))}), then...)
 	}
 	prog = append(prog, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_OPENAT2, SkipFalse: 1}, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
@@ -103,7 +117,16 @@ type supervised struct {
 	mu     sync.Mutex
 	denied []supervisor.Request
 
+	namespaces bool // the command has a user and a network namespace of its own, as in a sandbox
+
 	started func(*supervisor.Supervisor) // nil: nothing is told
+}
+
+// refused returns how many requests were refused so far.
+func (s *supervised) refused() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.denied)
 }
 
 func allow(supervisor.Request) error { return nil }
@@ -125,6 +148,9 @@ func (s *supervised) run(t testing.TB, argv ...string) (out string, code int) {
 	var buf bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = s.dir, &buf, &buf, []*os.File{theirs}
 	cmd.Env = append(os.Environ(), asChild+"=1")
+	if s.namespaces {
+		cmd.SysProcAttr = namespaces()
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,10 +187,17 @@ func (s *supervised) supervise(t testing.TB, from *os.File) *supervisor.Supervis
 	if err != nil {
 		t.Fatal(err)
 	}
-	sup, err := supervisor.Start(os.NewFile(uintptr(fds[0]), "listener"), supervisor.IDs{User: syscall.Getuid(), Group: syscall.Getgid()}, s.decide, func(r supervisor.Request, _ error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.denied = append(s.denied, r)
+	sp, err := spawner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sup, err := supervisor.Start(os.NewFile(uintptr(fds[0]), "listener"), supervisor.Options{
+		IDs: supervisor.IDs{User: syscall.Getuid(), Group: syscall.Getgid()}, Spawner: sp, Decide: s.decide,
+		Denied: func(r supervisor.Request, _ error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.denied = append(s.denied, r)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -172,15 +205,30 @@ func (s *supervised) supervise(t testing.TB, from *os.File) *supervisor.Supervis
 	return sup
 }
 
+// spawner binds sockets for all tests. It ends with the test program.
+var spawner = sync.OnceValues(spawn.Start)
+
+func namespaces() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}}
+}
+
 // bare carries out a command without a supervisor, and without privileges.
 func bare(t testing.TB, dir string, argv ...string) (out string, code int) {
+	t.Helper()
+	return bareIn(t, dir, nil, argv...)
+}
+
+// bareIn is bare in namespaces.
+func bareIn(t testing.TB, dir string, in *syscall.SysProcAttr, argv ...string) (out string, code int) {
 	t.Helper()
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		t.Skipf("%s is not installed", argv[0])
 	}
 	cmd := exec.Command(os.Args[0], append([]string{path}, argv[1:]...)...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), asChild+"=bare")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, append(os.Environ(), asChild+"=bare"), in
 	b, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)

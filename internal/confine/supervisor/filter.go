@@ -27,11 +27,21 @@ var calls = func() map[uint32]func(*call) (int, unix.Errno) {
 		unix.SYS_FCHOWNAT:  func(c *call) (int, unix.Errno) { return c.chown(0, 1, int(c.n.Args[4])) },
 		unix.SYS_UTIMENSAT: func(c *call) (int, unix.Errno) { return c.utimens(0, 1, int(c.n.Args[3]), c.timespecs(2)) },
 		unix.SYS_TRUNCATE:  (*call).truncate,
-		unix.SYS_SETXATTR:  func(c *call) (int, unix.Errno) { return c.setAttribute(true) },
-		unix.SYS_LSETXATTR: func(c *call) (int, unix.Errno) { return c.setAttribute(false) },
 
-		unix.SYS_REMOVEXATTR:  func(c *call) (int, unix.Errno) { return c.removeAttribute(true) },
-		unix.SYS_LREMOVEXATTR: func(c *call) (int, unix.Errno) { return c.removeAttribute(false) },
+		// A descriptor that only reads is enough for these.
+		unix.SYS_FCHMOD: (*call).fchmod,
+		unix.SYS_FCHOWN: (*call).fchown,
+
+		unix.SYS_GETXATTR:     func(c *call) (int, unix.Errno) { return c.getAttribute(c.target(-1, 0, true, false)) },
+		unix.SYS_LGETXATTR:    func(c *call) (int, unix.Errno) { return c.getAttribute(c.target(-1, 0, false, false)) },
+		unix.SYS_LISTXATTR:    func(c *call) (int, unix.Errno) { return c.listAttributes(c.target(-1, 0, true, false)) },
+		unix.SYS_LLISTXATTR:   func(c *call) (int, unix.Errno) { return c.listAttributes(c.target(-1, 0, false, false)) },
+		unix.SYS_SETXATTR:     func(c *call) (int, unix.Errno) { return c.setAttribute(c.target(-1, 0, true, false)) },
+		unix.SYS_LSETXATTR:    func(c *call) (int, unix.Errno) { return c.setAttribute(c.target(-1, 0, false, false)) },
+		unix.SYS_FSETXATTR:    func(c *call) (int, unix.Errno) { return c.setAttribute(c.file(0)) },
+		unix.SYS_REMOVEXATTR:  func(c *call) (int, unix.Errno) { return c.removeAttribute(c.target(-1, 0, true, false)) },
+		unix.SYS_LREMOVEXATTR: func(c *call) (int, unix.Errno) { return c.removeAttribute(c.target(-1, 0, false, false)) },
+		unix.SYS_FREMOVEXATTR: func(c *call) (int, unix.Errno) { return c.removeAttribute(c.file(0)) },
 	}
 	maps.Copy(all, callsHere)
 	return all

@@ -31,17 +31,19 @@ func (c *call) mayName(s spot, act Act) unix.Errno {
 	switch {
 	case act&Remove != 0 && errno != 0:
 		return errno
-	case act == Create && errno == 0:
+	case act&(Create|Remove|Moved) == Create && errno == 0:
 		return unix.EEXIST
 	}
 	return c.may(act, s.real)
 }
 
 // makeName makes a name that does not exist.
-func (c *call) makeName(at, arg int, make func(s spot) error) unix.Errno {
+func (c *call) makeName(at, arg int, act Act, make func(s spot) error) unix.Errno {
+	c.Names.RLock()
+	defer c.Names.RUnlock()
 	s, errno := c.spotOf(at, arg)
 	if errno == 0 {
-		errno = c.mayName(s, Create)
+		errno = c.mayName(s, act)
 	}
 	if errno == 0 {
 		errno = c.masked()
@@ -54,12 +56,15 @@ func (c *call) makeName(at, arg int, make func(s spot) error) unix.Errno {
 
 func (c *call) mkdir(at, arg int) (int, unix.Errno) {
 	mode := uint32(c.n.Args[arg+1]) & 0o7777
-	return -1, c.makeName(at, arg, func(s spot) error { return unix.Mkdirat(s.dir, s.name, mode) })
+	return -1, c.makeName(at, arg, Create|Folder, func(s spot) error { return unix.Mkdirat(s.dir, s.name, mode) })
 }
 
 func (c *call) mknod(at, arg int) (int, unix.Errno) {
 	mode, device := uint32(c.n.Args[arg+1]), int(c.n.Args[arg+2])
-	return -1, c.makeName(at, arg, func(s spot) error { return unix.Mknodat(s.dir, s.name, mode, device) })
+	if kind := mode & unix.S_IFMT; kind == unix.S_IFCHR || kind == unix.S_IFBLK {
+		return -1, unix.EPERM // the kernel allows one of them, which hides a name in an overlay
+	}
+	return -1, c.makeName(at, arg, Create, func(s spot) error { return unix.Mknodat(s.dir, s.name, mode, device) })
 }
 
 func (c *call) symlink(text, at, arg int) (int, unix.Errno) {
@@ -70,13 +75,17 @@ func (c *call) symlink(text, at, arg int) (int, unix.Errno) {
 	case to == "":
 		return -1, unix.ENOENT
 	}
-	return -1, c.makeName(at, arg, func(s spot) error { return unix.Symlinkat(to, s.dir, s.name) })
+	return -1, c.makeName(at, arg, Create, func(s spot) error { return unix.Symlinkat(to, s.dir, s.name) })
 }
 
 func (c *call) remove(at, arg, flags int) (int, unix.Errno) {
 	s, errno := c.spotOf(at, arg)
 	if errno == 0 {
-		errno = c.mayName(s, Remove)
+		act := Remove
+		if flags&unix.AT_REMOVEDIR != 0 {
+			act |= Folder
+		}
+		errno = c.mayName(s, act)
 	}
 	if errno == 0 {
 		errno = c.still()
@@ -89,6 +98,11 @@ func (c *call) remove(at, arg, flags int) (int, unix.Errno) {
 
 // rename moves a name. The policy also decides on the name that is replaced or exchanged.
 func (c *call) rename(fromAt, from, toAt, to int, flags uint) (int, unix.Errno) {
+	if flags&unix.RENAME_WHITEOUT != 0 {
+		return -1, unix.EPERM // it makes such a device
+	}
+	c.Names.Lock()
+	defer c.Names.Unlock()
 	old, errno := c.spotOf(fromAt, from)
 	if errno != 0 {
 		return -1, errno
@@ -102,9 +116,7 @@ func (c *call) rename(fromAt, from, toAt, to int, flags uint) (int, unix.Errno) 
 		leave, take = leave|Create, take|Remove
 	}
 	if !old.special() && !s.special() { // else the kernel refuses it
-		if errno = c.mayName(old, leave); errno == 0 {
-			errno = c.mayName(s, take)
-		}
+		errno = c.mayMove(old, s, leave, take)
 	}
 	if errno == 0 {
 		errno = c.still()
@@ -112,7 +124,52 @@ func (c *call) rename(fromAt, from, toAt, to int, flags uint) (int, unix.Errno) 
 	if errno != 0 {
 		return -1, errno
 	}
+	if c.instead != nil {
+		return -1, c.copyOver(old, s, flags)
+	}
 	return -1, errnoOf(unix.Renameat2(old.dir, old.name, s.dir, s.name, flags))
+}
+
+// mayMove asks about a name that is moved, and about the one that it becomes.
+func (c *call) mayMove(old, s spot, leave, take Act) unix.Errno {
+	file, errno := c.open(old.dir, strings.TrimRight(old.name, "/"), unix.O_NOFOLLOW)
+	if errno != 0 {
+		return errno
+	}
+	if errno = c.may(leave, old.real); errno != 0 {
+		return errno
+	}
+	if errno = c.ask(Request{Act: take, Path: s.real, From: old.real, File: file}); errno != 0 || take&Remove == 0 {
+		return errno
+	}
+	other, errno := c.open(s.dir, strings.TrimRight(s.name, "/"), unix.O_NOFOLLOW)
+	if errno != 0 {
+		return errno
+	}
+	return c.ask(Request{Act: leave, Path: old.real, From: s.real, File: other})
+}
+
+// copyPrefix begins the name of a new file until it has its content and its name. Processes cannot open it: what they
+// write to it would come to the new name.
+const copyPrefix = ".remit-copy-"
+
+// copyOver gives the new name a new file with the content that was decided on, and removes the old one.
+func (c *call) copyOver(old, s spot, flags uint) unix.Errno {
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		return unix.EACCES // the old name gets a file that was not decided on
+	}
+	file, errno := c.open(old.dir, old.name, unix.O_NOFOLLOW)
+	if errno != 0 {
+		return errno
+	}
+	from, errno := at(file)
+	if errno != 0 {
+		return errno
+	}
+	if err := writeAt(s.dir, s.name, c.instead.Content, from.st.Mode&0o777, flags); err != nil {
+		return errnoOf(err)
+	}
+	return errnoOf(unix.Unlinkat(old.dir, old.name, 0))
 }
 
 // link gives a file one more name, by which it can be read and written.
@@ -120,6 +177,8 @@ func (c *call) link(fromAt, from, toAt, to, flags int) (int, unix.Errno) {
 	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
 		return -1, unix.EINVAL
 	}
+	c.Names.RLock()
+	defer c.Names.RUnlock()
 	file, errno := c.target(fromAt, from, flags&unix.AT_SYMLINK_FOLLOW != 0, flags&unix.AT_EMPTY_PATH != 0)
 	if errno != 0 {
 		return -1, errno

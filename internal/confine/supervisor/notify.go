@@ -56,9 +56,14 @@ func Listen(f *os.File) Listener {
 	return l
 }
 
+// control repeats a request that a signal interrupted, but that for the next call.
 func (l Listener) control(request uintptr, with unsafe.Pointer) unix.Errno {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, l.file.Fd(), request, uintptr(with))
-	return errno
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, l.file.Fd(), request, uintptr(with))
+		if errno != unix.EINTR || request == unix.SECCOMP_IOCTL_NOTIF_RECV {
+			return errno
+		}
+	}
 }
 
 // receive waits for a call. ENOENT: the process was killed meanwhile.
@@ -76,6 +81,16 @@ func (l Listener) valid(n *Notification) bool {
 // fail ends a call with an error; 0: it returns 0.
 func (l Listener) fail(n *Notification, with unix.Errno) {
 	_ = l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.ID, errno: -int32(with)})) // else it is gone
+}
+
+// give ends a call with a number.
+func (l Listener) give(n *Notification, value int64) {
+	_ = l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.ID, value: value})) // else it is gone
+}
+
+// goOn ends a notification: the kernel carries the call out. The process may have changed its arguments.
+func (l Listener) goOn(n *Notification) {
+	_ = l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.ID, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})) // else it is gone
 }
 
 // install gives the process a descriptor for the same open file as fd. at is its number there.
@@ -101,6 +116,6 @@ func (l Listener) hand(n *Notification, fd int, closeOnExec, atOnce bool) {
 	case errno != 0: // as EMFILE, of the process; or it is gone
 		l.fail(n, errno)
 	case !atOnce:
-		_ = l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.ID, value: at})) // else it is gone
+		l.give(n, at)
 	}
 }

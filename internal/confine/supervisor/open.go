@@ -5,9 +5,8 @@ package supervisor
 import (
 	"cmp"
 	"errors"
-	"runtime"
+	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,8 +87,20 @@ func readLink(dir int, name string) (text string, there bool, errno unix.Errno) 
 
 // create makes a file that was not there.
 func (c *call) create(s spot, o opening) (fd int, errno unix.Errno) {
+	c.Names.RLock()
+	defer c.Names.RUnlock()
+	if errno = c.locate(&s); errno != 0 {
+		return -1, errno
+	}
 	if errno = c.may(Create|Write, s.real); errno != 0 {
 		return -1, errno
+	}
+	if c.draft != nil {
+		of, errno := c.status()
+		if errno != 0 {
+			return -1, errno
+		}
+		return c.makeDraft(s, o.mode&^uint32(of.umask), false)
 	}
 	if errno = c.masked(); errno != 0 {
 		return -1, errno
@@ -132,25 +143,34 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 	if errno != 0 {
 		return -1, errno
 	}
-	if to.st.Dev == c.procDev && !c.readable(where) {
-		return -1, unix.EACCES
+	if c.draft != nil {
+		s, errno := c.spot(c.root, where)
+		if errno != 0 || s.real != where || !to.is(unix.S_IFREG) {
+			return -1, unix.EACCES
+		}
+		return c.makeDraft(s, to.st.Mode, true)
 	}
-	if errno = c.still(); errno != 0 {
-		return -1, errno
+	if to.st.Dev == c.procDev && (actOf(flags)&Write != 0 || !c.readable(where)) {
+		return -1, unix.EACCES // what is written there counts as written by the supervisor's user, outside of the processes' namespace
+	}
+	if act := actOf(flags); act != Read || !to.is(unix.S_IFREG) && !to.is(unix.S_IFDIR) { // else the open changes nothing
+		if errno = c.still(); errno != 0 {
+			return -1, errno
+		}
 	}
 	flags = flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW) | unix.O_NOCTTY | unix.O_CLOEXEC
 	if isTemporary(flags) {
 		return c.temporary(to, o)
 	}
 	if to.is(unix.S_IFIFO) && flags&unix.O_NONBLOCK == 0 {
-		return c.later(to.fd, flags)
+		return c.apart(func(c *call) (int, unix.Errno) { return c.again(to.fd, flags, 0) }) // it waits for its other end
 	}
 	return c.again(to.fd, flags, 0)
 }
 
 // again opens what a descriptor stands for once more.
 func (c *call) again(fd, flags int, mode uint32) (int, unix.Errno) {
-	fd, err := unix.Open(fdPath(fd), flags, mode)
+	fd, err := unix.Openat(c.self, strconv.Itoa(fd), flags, mode)
 	if err != nil {
 		return -1, errnoOf(err)
 	}
@@ -178,7 +198,7 @@ func actOf(flags int) (act Act) {
 		act = Read | Write
 	}
 	if flags&unix.O_TRUNC != 0 {
-		act |= Write
+		act |= Write | Anew
 	}
 	return act
 }
@@ -191,50 +211,3 @@ func (c *call) terminal() (place, unix.Errno) {
 	}
 	return c.find(c.root, "/dev/pts/"+name, true)
 }
-
-// fifoLook is how often it is looked whether a process still waits for the other end of a FIFO.
-const fifoLook = 100 * time.Millisecond
-
-// later opens a FIFO, which waits for its other end, on a thread of its own.
-func (c *call) later(fd, flags int) (int, unix.Errno) {
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return -1, errnoOf(err)
-	}
-	n := *c.n
-	after := &call{Supervisor: c.Supervisor, n: &n, root: c.root, opened: []int{own}}
-	done := make(chan struct{})
-	tid := make(chan int, 1)
-	c.running.Go(func() {
-		defer close(done)
-		defer after.end()
-		runtime.LockOSThread()
-		tid <- unix.Gettid()
-		got, errno := -1, unix.EINTR
-		for errno == unix.EINTR && !c.over.Load() && c.listener.valid(&n) {
-			got, errno = after.again(own, flags, 0)
-		}
-		undisturbed(func() { after.finish(got, errno) })
-	})
-	c.running.Go(func() { after.watch(<-tid, done) })
-	return -1, errLater
-}
-
-// watch interrupts a thread that waits for a process which is gone.
-func (c *call) watch(tid int, done <-chan struct{}) {
-	tick := time.NewTicker(fifoLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			if c.over.Load() || !c.listener.valid(c.n) {
-				interrupt(tid)
-			}
-		}
-	}
-}
-
-// errLater says that the call is answered later.
-const errLater = unix.Errno(1 << 16)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/confine/supervisor"
 )
 
 // carryOutOps makes random system calls in the working folder, and prints what each returned.
@@ -154,18 +156,24 @@ func TestCallsReturnWhatTheKernelReturns(t *testing.T) {
 		seeds = 600
 	}
 	for seed := range seeds {
-		one, two := plant(t), plant(t)
-		want, _ := bare(t, one, os.Args[0], "-ops", strconv.Itoa(seed))
-		s := supervised{dir: two, decide: allow}
-		got, _ := s.run(t, os.Args[0], "-ops", strconv.Itoa(seed))
-		if g, w := got+tree(t, two), want+tree(t, one); g != w {
-			gl, wl := strings.Split(g, "\n"), strings.Split(w, "\n")
-			for i := range min(len(gl), len(wl)) {
-				if gl[i] != wl[i] {
-					t.Fatalf("seed %d, line %d:\n%s\nwithout supervisor:\n%s", seed, i, gl[i], wl[i])
-				}
+		sameOps(t, "-ops", seed, allow)
+	}
+}
+
+// sameOps compares the random calls of a seed under a supervisor with those without one.
+func sameOps(t *testing.T, ops string, seed int, decide supervisor.Decide) {
+	t.Helper()
+	one, two := plant(t), plant(t)
+	want, _ := bare(t, one, os.Args[0], ops, strconv.Itoa(seed))
+	s := supervised{dir: two, decide: decide}
+	got, _ := s.run(t, os.Args[0], ops, strconv.Itoa(seed))
+	if g, w := got+tree(t, two), want+tree(t, one); g != w {
+		gl, wl := strings.Split(g, "\n"), strings.Split(w, "\n")
+		for i := range min(len(gl), len(wl)) {
+			if gl[i] != wl[i] {
+				t.Fatalf("seed %d, line %d:\n%s\nwithout supervisor:\n%s", seed, i, gl[i], wl[i])
 			}
-			t.Fatalf("seed %d: %d lines, without supervisor %d", seed, len(gl), len(wl))
 		}
+		t.Fatalf("seed %d: %d lines, without supervisor %d", seed, len(gl), len(wl))
 	}
 }

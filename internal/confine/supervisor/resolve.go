@@ -20,13 +20,22 @@ type call struct {
 	n      *Notification
 	root   int // of the process
 	of     *status
-	opened []int // descriptors that end with the call
+	files  statusFiles // of the thread that carries the call out
+	opened []int       // descriptors that end with the call
+	early  bool        // they end before the process goes on: one keeps a socket of it open
+
+	instead *Instead // what a name gets, rather than the file that is moved
+	draft   *Draft   // decides about the file that is made
+
+	approved []question
+	question question // of an errAsk
 }
 
 func (c *call) end() {
 	for _, fd := range c.opened {
 		drop(fd)
 	}
+	c.opened = nil
 }
 
 // open opens a path of the supervisor's own for the length of the call.
@@ -42,7 +51,7 @@ func (c *call) open(at int, p string, flags int) (int, unix.Errno) {
 // status reads the thread's status in /proc, once.
 func (c *call) status() (*status, unix.Errno) {
 	if c.of == nil {
-		s, errno := statusOf(c.n.PID)
+		s, errno := c.files.of(c.n.PID)
 		if errno != 0 {
 			return nil, errno
 		}
@@ -229,7 +238,7 @@ func (c *call) isRoot(p place) bool {
 // jumps reports whether a link in /proc/PID leads to an open file, wherever its text points. A process
 // may use its own only: the supervisor could read those of others that the process could not.
 func (c *call) jumps(from place, name string) (bool, unix.Errno) {
-	where, errno := whereIs(from.fd)
+	where, errno := c.where(from)
 	if errno != 0 {
 		return false, errno
 	}
@@ -290,9 +299,29 @@ func (c *call) spot(base int, p string) (s spot, errno unix.Errno) {
 	if len(short) < len(p) && short != "" {
 		s.name += "/"
 	}
-	where, errno := whereIs(to.fd)
-	s.real = path.Join(where, name)
+	errno = c.locate(&s)
 	return s, errno
+}
+
+// locate finds where the folder of a name is now.
+func (c *call) locate(s *spot) unix.Errno {
+	dir, errno := at(s.dir)
+	if errno != 0 {
+		return errno
+	}
+	where, errno := c.where(dir)
+	s.real = path.Join(where, strings.TrimRight(s.name, "/"))
+	return errno
+}
+
+// where is the path of a place in the process's file tree. A folder that another program moved out of the tree
+// has none: the kernel then says the root.
+func (c *call) where(p place) (string, unix.Errno) {
+	where, errno := c.whereIs(p.fd)
+	if errno == 0 && strings.TrimSuffix(where, deleted) == "/" && !c.isRoot(p) {
+		return "", unix.EACCES
+	}
+	return where, errno
 }
 
 // special reports whether the last name of a path is none that can be made, moved or removed. The

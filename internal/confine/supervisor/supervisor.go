@@ -3,9 +3,11 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,19 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
 
 // Act is a set of things that a call does to a path.
-type Act uint8
+type Act uint16
 
-// The acts. Moved comes with Remove and Create of a name that may be a folder with all its content.
+// The acts. Connect comes with Read and Write of a socket that the process connects to, and with Create of one that it
+// listens on.
 const (
 	Read   Act = 1 << iota // the content, or the names in a folder
 	Write                  // the content of a file that exists
 	Create                 // a name that does not exist, or is replaced
 	Remove                 // a name
 	Change                 // mode, owner, times or attributes
-	Moved
+	Moved                  // with Remove and Create: what has the name keeps all that is in it
+	Folder                 // with Create and Remove: the name becomes, or was, that of an empty folder
+	Connect
+	Anew // with Write: nothing of the old content stays
 )
 
 // Request asks whether a process may do something.
@@ -34,47 +41,110 @@ type Request struct {
 	Act  Act
 	Path string // where it is, in the process's file tree, when the call is made; without links
 	PID  int    // of the thread
+
+	Own bool // of Connect without Create: a process of the supervisor bound the socket
+
+	// Of Create with Moved: the path that something had before, and a descriptor of it (O_PATH), which lasts
+	// as long as the question.
+	From string
+	File int
 }
 
+// alike reports whether a request asks for the same, whatever its descriptor is.
+func (r Request) alike(as Request) bool {
+	r.File = as.File
+	return r == as
+}
+
+// Instead is an answer about a file that is moved: its new name gets a new file with this content, and
+// the file itself is removed. What the process writes to the file that it holds open then changes nothing.
+type Instead struct{ Content []byte }
+
+// Error implements error.
+func (Instead) Error() string { return "the file is replaced by a copy" }
+
 // Decide returns nil if the process may do the acts of a request. Several goroutines call it. It must be
-// quick: one process waits for each call.
+// quick: all calls of the filter wait for it. A decision that takes time is an error of type [*Ask].
 type Decide func(Request) error
+
+// Options are the parts of a supervisor.
+type Options struct {
+	IDs
+	Spawner *spawn.Spawner // makes the files of sockets; nil: they are refused
+	Decide  Decide
+	Denied  func(Request, error) // is told of each refused request
+
+	// Names is shared by supervisors whose processes use the same folders. Each call that makes a name holds it from the
+	// decision to the effect, and each that moves one holds it alone: Decide looks through a folder that is moved, and
+	// nothing may come into it meanwhile. nil: the supervisor has its own.
+	Names *sync.RWMutex
+
+	// Seen is told of each call before it is carried out, by several goroutines. With it, the filter may ask about
+	// other calls than those of the rules: the kernel goes on with them. nil: nobody is told.
+	Seen func(*Notification)
+}
 
 // Supervisor answers the calls of the processes of one filter.
 type Supervisor struct {
+	Options
 	listener Listener
-	decide   Decide
-	denied   func(Request, error)
-	ids      IDs
 	procDev  uint64 // of the processes' /proc; 0: they have none
 	over     atomic.Bool
+	stopping sync.Once
 	running  sync.WaitGroup
 	mu       sync.Mutex
-	threads  map[int]bool // those that wait for a call
-	rootOnce sync.Once
-	root     int
+	threads  map[int]bool             // those that wait for a call
+	watched  map[*Notification]func() // by whenGone
+	rootMu   sync.Mutex
+	root     int // -1 until it is found
+
+	// self is the folder of the own descriptors, from which the kernel finds one sooner than by its whole path.
+	self int
+
+	asking  atomic.Int32 // calls that wait for approval
+	anew    chan *call   // approved ones
+	wakeup  int          // an eventfd that counts them
+	waiting atomic.Int32 // calls on threads of their own
+
+	draftsMu  sync.Mutex
+	drafts    []*draft
+	drafted   atomic.Bool // there are some
+	namespace *os.File    // of the processes' mounts; nil: it is not kept
+
+	made      made
+	receiver  atomic.Pointer[receiver]
+	receivers atomic.Int32 // with those that were relieved
+	looking   atomic.Bool  // at the receiver
 }
 
-// Start answers calls until all processes of the filter are gone, or Stop. denied is told of each
-// refused request. An error closes f, so the calls fail with ENOSYS.
-func Start(f *os.File, ids IDs, decide Decide, denied func(Request, error)) (*Supervisor, error) {
-	s := &Supervisor{listener: Listen(f), ids: ids, decide: decide, denied: denied, threads: map[int]bool{}, root: -1}
-	const answering = 2 // more of them slow each other down where few processors are
-	ready := make(chan error, answering)
-	for range answering {
-		s.running.Go(func() { s.serve(ready) })
+// Start answers calls until all processes of the filter are gone, or Stop. An error closes f, so the calls
+// fail with ENOSYS.
+func Start(f *os.File, o Options) (*Supervisor, error) {
+	s := &Supervisor{Options: o, listener: Listen(f), threads: map[int]bool{}, root: -1, anew: make(chan *call, maxAsking)}
+	if s.Names == nil {
+		s.Names = new(sync.RWMutex)
 	}
-	for range answering {
-		if err := <-ready; err != nil {
-			s.Stop()
-			return nil, fault.Wrap(fault.SandboxMissing, err, "an unprivileged thread cannot be started: %v", err)
-		}
+	var err error
+	if s.self, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		_ = f.Close()
+		return nil, fault.Wrap(fault.SandboxMissing, err, "the runtime's own descriptors cannot be found: %v", err)
+	}
+	if s.wakeup, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK|unix.EFD_SEMAPHORE); err != nil {
+		_ = f.Close()
+		drop(s.self)
+		return nil, fault.Wrap(fault.SandboxMissing, err, "an eventfd cannot be made: %v", err)
+	}
+	if err := s.relieve(); err != nil {
+		s.Stop()
+		return nil, fault.Wrap(fault.SandboxMissing, err, "an unprivileged thread cannot be started: %v", err)
 	}
 	return s, nil
 }
 
 // Stop ends answering. Calls that wait then fail with ENOSYS.
-func (s *Supervisor) Stop() {
+func (s *Supervisor) Stop() { s.stopping.Do(s.stop) }
+
+func (s *Supervisor) stop() {
 	s.over.Store(true)
 	gone := make(chan struct{})
 	go func() { s.running.Wait(); close(gone) }()
@@ -89,10 +159,18 @@ func (s *Supervisor) Stop() {
 		}
 	}
 	_ = s.listener.file.Close() // the end of the filter
+	if s.drafted.Load() {
+		_ = unprivileged(func() { (&call{Supervisor: s, root: s.root}).settle(true) }) // without a thread, nothing is made
+	}
+	if s.namespace != nil {
+		_ = s.namespace.Close() // it was only held
+	}
 	drop(s.root)
+	drop(s.wakeup)
+	drop(s.self)
 }
 
-// wake interrupts the threads that wait, by a signal that Go itself uses.
+// wake interrupts the threads that wait.
 func (s *Supervisor) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,49 +179,10 @@ func (s *Supervisor) wake() {
 	}
 }
 
-func interrupt(tid int) {
-	_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG) // it may have ended
-}
-
-// serve answers calls, one after the other, on a thread of its own: umask and privileges belong to
-// it.
-func (s *Supervisor) serve(ready chan<- error) {
-	runtime.LockOSThread() // the thread ends with the goroutine
-	err := unix.Unshare(unix.CLONE_FS)
-	if err == nil {
-		err = dropPrivileges()
-	}
-	if ready <- err; err != nil {
-		return
-	}
-	tid := unix.Gettid()
-	s.mu.Lock()
-	s.threads[tid] = true
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		delete(s.threads, tid)
-		s.mu.Unlock()
-	}()
-	poll := []unix.PollFd{{Fd: int32(s.listener.file.Fd()), Events: unix.POLLIN}}
-	for !s.over.Load() {
-		if _, err := unix.Poll(poll, -1); err != nil {
-			continue // a signal
-		}
-		if poll[0].Revents&unix.POLLIN == 0 {
-			return // all processes are gone
-		}
-		var n Notification
-		if s.listener.receive(&n) == 0 {
-			undisturbed(func() { s.answer(&n) })
-		}
-	}
-}
-
 // undisturbed does something on the goroutine's own thread, to which no signal comes meanwhile. Go itself sends
 // signals to its threads. One that came while a descriptor is handed over would end the call with
-// 0 and no descriptor.
-func undisturbed(do func()) {
+// 0 and no descriptor. usual are the signals that are blocked otherwise.
+func undisturbed(do func(usual *unix.Sigset_t)) {
 	all := unix.Sigset_t{}
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
@@ -152,34 +191,69 @@ func undisturbed(do func()) {
 	if unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before) != nil {
 		panic("the arguments are fixed: any test finds it")
 	}
-	do()
+	do(&before)
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) // the same call succeeded
 }
 
-// dropPrivileges takes all capabilities from this thread, as the confined processes have none.
+// dropPrivileges takes all capabilities and, from root, further groups from this thread, as the confined processes have
+// none.
 func dropPrivileges() error {
+	_, _, _ = unix.Syscall(unix.SYS_SETGROUPS, 0, 0, 0) // of this thread only; another user has those of the processes
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	return unix.Capset(&head, &none[0])
 }
 
 // answer carries out one call.
-func (s *Supervisor) answer(n *Notification) {
-	s.rootOnce.Do(func() { s.findRoot(n.PID) })
-	c := &call{Supervisor: s, n: n, root: s.root}
+func (s *Supervisor) answer(n *Notification, files statusFiles) {
+	root := s.rootOf(n.PID)
+	if s.Seen != nil {
+		s.Seen(n)
+		if leave(n) {
+			s.listener.goOn(n)
+			return
+		}
+	}
+	c := &call{Supervisor: s, n: n, root: root, files: files}
+	c.settle(false)
+	c.carryOut()
+}
+
+// leave reports whether the rules do not ask about a call.
+func leave(n *Notification) bool {
+	nr := uint32(n.Nr)
+	arg, opens := opens[nr]
+	return calls[nr] == nil && socketCalls[nr] == nil || opens && n.Args[arg]&unix.O_PATH != 0
+}
+
+func (c *call) carryOut() {
 	defer c.end()
-	do := calls[uint32(n.Nr)]
-	if do == nil || s.root < 0 {
-		s.listener.fail(n, unix.ENOSYS)
+	do := calls[uint32(c.n.Nr)]
+	if do == nil {
+		do = socketCalls[uint32(c.n.Nr)]
+	}
+	switch {
+	case do == nil:
+		c.listener.fail(c.n, unix.ENOSYS)
+		return
+	case c.root < 0: // the supervisor has no descriptor left for it
+		c.listener.fail(c.n, unix.EMFILE)
 		return
 	}
-	if fd, errno := do(c); errno != errLater {
+	switch fd, errno := do(c); errno {
+	case errLater:
+	case errAsk:
+		c.await()
+	default:
 		c.finish(fd, errno)
 	}
 }
 
 // finish ends the call. A descriptor is handed to the process, and closed here.
 func (c *call) finish(fd int, errno unix.Errno) {
+	if c.early {
+		c.end()
+	}
 	if errno != 0 || fd < 0 {
 		c.listener.fail(c.n, errno)
 		return
@@ -193,36 +267,62 @@ func (c *call) finish(fd int, errno unix.Errno) {
 	c.listener.hand(c.n, fd, flags&unix.O_CLOEXEC != 0, reads)
 }
 
-// findRoot opens the root of the processes, which have one in common, as they cannot change it.
-func (s *Supervisor) findRoot(pid uint32) {
+// rootOf opens the root of the processes, which they have in common, as they cannot change it. It returns -1 when the root
+// or its /proc cannot be opened now. Without the device of /proc, a process could read the files of another one there.
+func (s *Supervisor) rootOf(pid uint32) int {
+	s.rootMu.Lock()
+	defer s.rootMu.Unlock()
+	if s.root >= 0 {
+		return s.root
+	}
 	fd, err := unix.Open(procPath(pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return
+		return -1
 	}
-	s.root = fd
 	proc, err := unix.Openat(fd, "proc", unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
+	if errors.Is(err, unix.ENOENT) {
+		s.root = fd
+		return fd
 	}
 	defer drop(proc)
 	var fs unix.Statfs_t
 	var st unix.Stat_t
-	if unix.Fstatfs(proc, &fs) == nil && fs.Type == unix.PROC_SUPER_MAGIC && unix.Fstat(proc, &st) == nil {
+	if err != nil || unix.Fstatfs(proc, &fs) != nil || unix.Fstat(proc, &st) != nil {
+		drop(fd)
+		return -1
+	}
+	if s.root = fd; fs.Type == unix.PROC_SUPER_MAGIC {
 		s.procDev = st.Dev
 	}
+	return fd
 }
 
-// may asks the policy. EACCES: it refuses.
-func (c *call) may(act Act, where string) unix.Errno {
-	if where == "" || where[0] != '/' { // a pipe or a socket has no path
+// may asks the policy. EACCES: it refuses. errAsk: it needs approval, and the call must have had no effect yet.
+func (c *call) may(act Act, where string) unix.Errno { return c.ask(Request{Act: act, Path: where}) }
+
+func (c *call) ask(r Request) unix.Errno {
+	if r.Act&(Write|Create) != 0 && strings.HasPrefix(path.Base(r.Path), copyPrefix) {
+		return unix.EACCES
+	}
+	r.PID = int(c.n.PID)
+	err := c.Decide(r)
+	var ask *Ask
+	switch {
+	case err == nil, errors.As(err, &ask) && slices.ContainsFunc(c.approved, func(q question) bool { return q.of(r, ask) }):
+		return 0
+	case ask != nil:
+		c.question = question{r, ask}
+		return errAsk
+	}
+	if with, ok := err.(Instead); ok && r.Act&Moved != 0 {
+		c.instead = &with
 		return 0
 	}
-	r := Request{Act: act, Path: where, PID: int(c.n.PID)}
-	err := c.decide(r)
-	if err == nil {
+	if with, ok := err.(Draft); ok && (r.Act == Create|Write || r.Act == Write|Anew) {
+		c.draft = &with
 		return 0
 	}
-	c.denied(r, err)
+	c.Denied(r, err)
 	return unix.EACCES
 }
 
@@ -231,13 +331,19 @@ const deleted = " (deleted)"
 
 // mayAt is may for something that is open. A file that was removed meanwhile is one with its last name:
 // another program can replace a protected file between the look and the question.
-func (c *call) mayAt(act Act, p place) (string, unix.Errno) {
-	where, errno := whereIs(p.fd)
-	if errno == 0 {
-		errno = c.may(act, where)
+func (c *call) mayAt(act Act, p place) (string, unix.Errno) { return c.askAt(Request{Act: act}, p) }
+
+// askAt is mayAt for a request without its path.
+func (c *call) askAt(r Request, p place) (string, unix.Errno) {
+	where, errno := c.where(p)
+	if errno != 0 || where == "" || where[0] != '/' { // a pipe or a socket has no path
+		return where, errno
 	}
+	r.Path = where
+	errno = c.ask(r)
 	if name, gone := strings.CutSuffix(where, deleted); gone && errno == 0 {
-		errno = c.may(act, name)
+		r.Path = name
+		errno = c.ask(r)
 	}
 	return where, errno
 }
@@ -253,13 +359,13 @@ func (c *call) still() unix.Errno {
 // String implements fmt.Stringer.
 func (a Act) String() string {
 	var out string
-	for i, name := range []string{"read", "write", "create", "remove", "change", "moved"} {
+	for i, name := range []string{"read", "write", "create", "remove", "change", "moved", "folder", "connect", "anew"} {
 		if a&(1<<i) != 0 {
 			out += "," + name
 		}
 	}
 	if out == "" {
-		return fmt.Sprintf("Act(%d)", uint8(a))
+		return fmt.Sprintf("Act(%d)", uint16(a))
 	}
 	return out[1:]
 }
@@ -272,14 +378,14 @@ type IDs struct{ User, Group int }
 func (c *call) outside(uid, gid int) (int, int, unix.Errno) {
 	switch uid {
 	case -1:
-	case c.ids.User:
+	case c.IDs.User:
 		uid = unix.Geteuid()
 	default:
 		return 0, 0, unix.EPERM
 	}
 	switch gid {
 	case -1:
-	case c.ids.Group:
+	case c.IDs.Group:
 		gid = unix.Getegid()
 	default:
 		return 0, 0, unix.EPERM

@@ -32,7 +32,10 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The threads on which the supervisor of sandboxes uses files are kept for the next command.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/remitrun/remit/internal/confine/supervisor.serveThread"))
+}
 
 // revisions are the live ones of the protocol, each with its own way of asking.
 var revisions = []string{"2025-11-25", "2026-07-28"}

@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/call/replay"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/changeset"
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -181,18 +182,23 @@ func (w *Writes) End(ctx context.Context, st store.Store, run *runner.Run) ([]ch
 // the person that applies the change. A folder on the way to an allowed path may be made unless a
 // deny entry names it, as for file tools.
 func mayWrite(chain policy.Chain, workspace string) changeset.Decide {
+	leads := repository.New("", workspace)
 	return func(p string, use changeset.Use) error {
 		abs := path.Join(workspace, p)
 		kind := tool.FileWrite
 		if use == changeset.ToDelete {
 			kind = tool.FileDelete
 		}
-		d := chain.DecideAction(tool.Action{Kind: kind, Path: abs, Real: abs})
+		lead := leads.Lead(abs)
+		if lead == "" && repository.Begins(abs) { // the names beside it may be carried over as well
+			lead = abs
+		}
+		d := chain.DecideAction(tool.Action{Kind: kind, Path: abs, Real: abs, Lead: lead})
 		if d.Effect != policy.Deny {
 			return nil
 		}
 		denied := fault.New(fault.Denied, "%s", d.Reason)
-		if use != changeset.ToPass || len(chain) == 0 {
+		if use != changeset.ToPass || len(chain) == 0 || lead != "" {
 			return denied
 		}
 		for _, r := range d.Refusals {

@@ -156,15 +156,8 @@ func (p place) makeDirs(root *os.Root, file fs.FileMode) (made []string, err err
 	return made, nil
 }
 
-// replace renames a new file over the old one, or writes a pinned one in place.
+// replace renames a new file over the old one.
 func (p place) replace(root *os.Root, content []byte, mode fs.FileMode) error {
-	if wholefile.PinnedPath(filepath.Join(p.root, p.name)) {
-		f, err := root.OpenFile(p.name, os.O_WRONLY, mode)
-		if err != nil {
-			return err
-		}
-		return errors.Join(wholefile.Overwrite(f, content), f.Close())
-	}
 	temp := filepath.Join(filepath.Dir(p.name), ".remit-new-"+filepath.Base(p.name))
 	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that died
 		return err

@@ -55,7 +55,7 @@ func (s *Runs) execLearner(q *ExecRequest) (*execLearner, *policy.Policy, error)
 	if ask := q.Ask; ask != nil {
 		q.Ask = func(ctx context.Context, act tool.Action, d policy.Decision) bool {
 			yes := ask(ctx, act, d)
-			if yes {
+			if yes && act.Path == "" {
 				l.mu.Lock()
 				l.approved = append(l.approved, act.Target)
 				l.mu.Unlock()

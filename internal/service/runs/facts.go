@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/database"
 	"github.com/remitrun/remit/internal/confine/files"
 	"github.com/remitrun/remit/internal/confine/network"
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -41,6 +42,7 @@ func (f Facts) Contents(ctx context.Context, env tool.Env, chain policy.Chain, _
 
 // Look looks up what the actions need of the world.
 func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, actions []tool.Action) error {
+	leads := repository.New(env.Home, env.Workspace)
 	for i := range actions {
 		a := &actions[i]
 		if a.Unknown != "" {
@@ -52,6 +54,9 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 			_, a.Real, err = files.ResolveIn(ctx, f.held, env, a.Path)
 			if err != nil && a.Argument != tool.NoArgument && ctx.Err() == nil {
 				a.Real, err = "", nil // the command finds the same obstacle
+			}
+			if a.Kind != tool.FileRead && a.Real != "" {
+				a.Lead = leads.Lead(a.Real)
 			}
 		case tool.Network:
 			if !f.offline {

@@ -31,11 +31,11 @@ type Box struct {
 	closed  bool
 	warming sync.WaitGroup // of Warm
 
+	workspaces sync.Map // *sync.RWMutex by workspace, see namesOf
+
 	spares   spares
 	sessions sessions
 	systems  systems
-	surveys  surveys
-	moves    moves
 
 	tried    sync.Once
 	strength strength // known once it was tried
@@ -46,7 +46,7 @@ func New(c Config) *Box {
 	if c.Getenv == nil {
 		c.Getenv = func(string) (string, bool) { return "", false }
 	}
-	return &Box{conf: c, surveys: surveys{settle: settleTime, keepFrom: keepFrom}, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
+	return &Box{conf: c, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
 }
 
 // Warm starts the spawner in the background, for a process that is about to run a command:
@@ -64,7 +64,6 @@ func (b *Box) Close() error {
 	b.closed = true
 	b.spares.close()
 	b.sessions.close()
-	b.moves.close()
 	if b.spawner == nil {
 		return nil
 	}
@@ -168,18 +167,13 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	}
 	defer out.close()
 	st.watch = c.Observe
-	g, err := b.guard(prof, c.layers)
-	if err != nil {
-		return sandbox.Outcome{}, err
-	}
-	defer g.close()
-	r := run{b: b, guard: g, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
+	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
 		note: once(func() { note(p, asked, prof) })}
 	done, err := watchFolder(ctx, c.Folder, func(ctx context.Context) (sandbox.Outcome, error) { return r.anywhere(ctx, c) })
-	if c.Folder == nil && c.layers.folder() == "" {
-		done.Notes = append(slices.Clip(done.Notes), sweep(ctx, r.limit, prof, p.Chain(), st.repositories, st.found)...)
+	if prof.Isolation != policy.FullIsolation {
+		done.Notes = append(slices.Clip(done.Notes), sweep(ctx, r.limit, prof, p.Chain(), st.repositories)...)
 	}
-	return done, g.judge(err)
+	return done, err
 }
 
 // note records that the command was started.
@@ -283,14 +277,16 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	for _, s := range c.Services {
 		in.Services = append(in.Services, s.At)
 	}
-	var seen findings
-	if c.Folder != nil {
+	in.Supervised = iso == policy.FullIsolation && (c.Folder == nil || c.Observe)
+	switch {
+	case c.Folder != nil: // nothing of the workspace is there
 		in.Folder = c.Folder.Path()
-	} else {
-		if seen, err = b.survey(ctx, &in, c.layers); err != nil {
+	case in.Supervised: // each path is decided when it is used
+		skeleton(&in, c.layers)
+	default:
+		if err := newSurvey(&in).Fill(ctx, &in); err != nil {
 			return sandbox.Profile{}, start{}, err
 		}
-		seen.nodes(&in, c.layers)
 	}
 	prof, err := sandbox.Compile(in)
 	if err != nil {
@@ -301,7 +297,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if _, over := sandbox.Cover(prof.Mounts, dir); over != nil && over.Kind == sandbox.Mask {
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
 	}
-	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), found: seen, repositories: repositoriesIn(in.Trees, in.Own)}
+	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), repositories: repositoriesIn(in.Trees, in.Own)}
 	prof.Session = iso == policy.FullIsolation && stays(chain, c) && len(listeners(prof)) == 0 && len(prof.Publish) == 0 // these belong to one command
 	return prof, st, nil
 }
@@ -330,7 +326,6 @@ type run struct {
 	out   *exit
 	watch bool
 	note  func()
-	guard *guard // nil: no mount needs it
 }
 
 // errStale: the sandbox was not as it had been, so the command was not run.
@@ -355,20 +350,16 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	}
 	handTerminal(c.Stdio, child)
 	served := r.out.serve(child)
+	var answers *supervised
 	if served == nil {
-		served = r.guard.watch(child)
-	}
-	var watching *observer
-	if r.watch {
-		watching = observing(child)
+		answers, served = r.supervise(child, c.Ask)
 	}
 	if served != nil {
 		child.Kill()
 	}
 	timedOut := r.await(ctx, child)
 	exit = child.Wait()
-	r.guard.stop()
-	seen, unseen := watching.stop(r.prof)
+	seen, unseen := answers.stop(r.prof)
 	if exit.Stale && !timedOut && ctx.Err() == nil {
 		std.end(0)
 		return sandbox.Outcome{}, errStale
@@ -377,13 +368,10 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	out := sandbox.Outcome{Duration: time.Since(begun), TimedOut: timedOut, Tier: r.seat.tier, Isolation: r.prof.Isolation.String(), Place: place(r.prof), CPU: exit.CPU, PeakMemory: exit.MaxRSS,
 		DiskRead: exit.In, DiskWritten: exit.Out, Connections: r.out.close(), Notes: r.prof.Notes, Limits: r.held}
 	out.Touched, out.Unseen = seen, unseen
+	out.Refusals, out.RefusedPaths = answers.refused()
 	out.Stdout, out.Stderr = std.end(drainTime)
 	if exit.Failed != "" && !timedOut && ctx.Err() == nil {
 		return sandbox.Outcome{}, startFailed(exit, c.Command)
-	}
-	if err := r.guard.failure(r.p); err != nil {
-		out.ExitCode, out.Signal = -1, "SIGKILL"
-		return out, err
 	}
 	if served != nil && !timedOut && ctx.Err() == nil {
 		return out, served

@@ -66,8 +66,9 @@ func startFailed(e spawn.Exit, c sandbox.Command) error {
 	case e.Failed == stepExec:
 		return fault.Wrap(fault.ToolFailed, e.Errno, "%q cannot be executed in the sandbox: %v", c.Argv[0], e.Errno).
 			WithHint("the program, or the interpreter that its first line names, may lie where the policy shows nothing")
-	case e.Failed == stepObserve:
-		return notObserved(e.Errno)
+	case e.Failed == stepSupervise:
+		return fault.Wrap(fault.SandboxMissing, e.Errno, "this machine cannot ask the policy about each path that the command uses: %v", e.Errno).
+			WithHint("it needs seccomp's user notification (Linux 5.19), which a container's or another tracer's filter may hold back")
 	case e.Failed == "overlay" && e.Errno == unix.EINVAL:
 		return fault.Wrap(fault.SandboxMissing, e.Errno, "the writes of a run cannot be held in this workspace: the kernel refuses to lay anything over it").
 			WithHint("other file systems may be mounted inside it: unmount them, or take a workspace without")

@@ -196,26 +196,6 @@ func (l *layers) real(p string) (string, error) {
 	return p, nil
 }
 
-// target is where a link leads as the command will find it; "": to nothing, or
-// that is not known.
-func (l *layers) target(p string) string {
-	if l != nil && sandbox.Within(p, l.lower) {
-		to, err := os.Readlink(l.At(p))
-		if err != nil {
-			return ""
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(p), to)
-		}
-		p = filepath.Clean(to)
-	}
-	real, err := l.real(p)
-	if err != nil {
-		return ""
-	}
-	return real
-}
-
 // layer mounts the overlay of a held run where its parts can be taken from.
 func (b *builder) layer(l *layers) {
 	if l == nil {

@@ -9,33 +9,22 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
-	"unsafe"
+	"sync"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
-	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 	"github.com/remitrun/remit/internal/confine/supervisor"
 )
 
-// A command is observed by a seccomp filter of its own that hands the system
-// calls which name a path to Remit before the kernel does them. Remit reads the
-// name and lets the kernel go on, always: what the command may do is decided by
-// everything else, and the kernel takes the strictest answer of all filters, so
-// one more filter can allow nothing. A command can change the name between
-// Remit's look and the kernel's: what is observed is advice for writing a
-// policy, which the sandbox then enforces on the kernel's own terms.
+// A command is observed by its supervisor, which is told of each system call that names a path. Calls that
+// only look at a path are asked about for that alone, and the kernel goes on with them. The command can
+// change such a name between the look and the call: what is observed is advice for writing a policy.
 
 const (
-	actNotify   = 0x7fc00000
-	stepObserve = "observe the command"
+	actNotify = 0x7fc00000
 
 	// maxSeen and maxSeenBytes bound the different paths that are remembered.
 	maxSeen      = 20000
@@ -55,130 +44,45 @@ type named struct {
 
 // observer records the path names that one command uses.
 type observer struct {
-	listener *os.File
-	root     int // the sandbox's root; -1 until it is known
-	tid      atomic.Int64
-	over     atomic.Bool
-	done     chan struct{}
-
+	mu      sync.Mutex
+	root    int // the sandbox's root; -1 until it is known
 	seen    map[seenKey]*sandbox.Touch
 	bytes   int
 	calls   int
 	dropped int
 }
 
+func newObserver() *observer { return &observer{root: -1, seen: map[seenKey]*sandbox.Touch{}} }
+
 type seenKey struct {
 	use  sandbox.Use
 	path string
 }
 
-// observe adds the filter, as the last thing before the command.
-func (b *builder) observe() {
-	filter, err := observeFilter()
-	if err != nil {
-		panic(err) // its rules are fixed: any test finds it
-	}
-	prog := b.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))))
-	fprog := spawn.Object(b.Program, struct{ Len, Ptr uint64 }{uint64(len(filter)), 0})
-	b.Pointer(fprog+8, prog)
-	b.Save(stepObserve, b.fd, unix.SYS_SECCOMP, spawn.Int(unix.SECCOMP_SET_MODE_FILTER), spawn.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), spawn.At(fprog))
-	b.Hand(stepObserve, b.fd)
-	b.Call(stepObserve, unix.SYS_CLOSE, spawn.From(b.fd))
-}
-
-func observeFilter() ([]bpf.RawInstruction, error) {
-	allow := bpf.RetConstant{Val: actAllow}
-	head := []bpf.Instruction{bpf.LoadAbsolute{Off: offArch, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1}, allow, // the first filter kills it
-		bpf.LoadAbsolute{Off: offNr, Size: 4}}
-	var rules []rule
-	for nr := range observed {
-		rules = append(rules, rule{nr, []bpf.Instruction{bpf.RetConstant{Val: actNotify}}})
-	}
-	slices.SortFunc(rules, func(a, b rule) int { return int(a.nr) - int(b.nr) })
-	return bpf.Assemble(append(head, tree(spans(rules))...))
-}
-
-// observing takes the listener from the sandbox and begins to listen. It gives
-// nil where the sandbox ended before.
-func observing(child *spawn.Child) *observer {
-	f := child.Take()
-	if f == nil {
-		return nil
-	}
-	o := &observer{listener: f, root: -1, done: make(chan struct{}), seen: map[seenKey]*sandbox.Touch{}}
-	go o.listen()
-	return o
-}
-
-// reply is struct seccomp_notif_resp.
-type reply struct {
-	id    uint64
-	value int64
-	errno int32
-	flags uint32
-}
-
-// listen answers until the command and all that it started are gone.
-func (o *observer) listen() {
-	runtime.LockOSThread() // stop wakes this thread; it ends with the goroutine
-	defer close(o.done)
-	o.tid.Store(int64(unix.Gettid()))
-	fd := int(o.listener.Fd())
-	// Where the kernel knows how (Linux 6.6), Remit is woken where the command stopped.
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for !o.over.Load() {
-		if _, err := unix.Poll(poll, -1); errors.Is(err, unix.EINTR) {
-			continue
-		} else if err != nil || poll[0].Revents&unix.POLLIN == 0 {
-			return // nobody is left
-		}
-		var n supervisor.Notification
-		if !o.control(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) {
-			continue // it was killed meanwhile
-		}
-		seen := o.look(&n)
-		if o.control(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.ID)) { // it was this process that was read
-			for _, a := range seen {
-				o.note(a)
-			}
-		}
-		o.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.ID, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}))
+// tell is told of each call before it is carried out.
+func (o *observer) tell(n *supervisor.Notification) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, a := range o.look(n) {
+		o.note(a)
 	}
 }
 
-func (o *observer) control(request uintptr, with unsafe.Pointer) bool {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, o.listener.Fd(), request, uintptr(with))
-	return errno == 0
-}
-
-// stop ends listening, once the command is over, and gives what was seen.
-func (o *observer) stop(prof sandbox.Profile) ([]sandbox.Touch, int) {
+// used gives what was seen, once the command is over.
+func (o *observer) used(prof sandbox.Profile, d *decider) ([]sandbox.Touch, int) {
 	if o == nil {
 		return nil, 0
 	}
-	o.over.Store(true)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for waiting := true; waiting; {
-		select {
-		case <-o.done:
-			waiting = false
-		case <-tick.C: // some kernels do not wake who listens to the dead
-			if tid := o.tid.Load(); tid > 0 {
-				_ = unix.Tgkill(os.Getpid(), int(tid), unix.SIGURG) // which Go takes for a wake-up
-			}
-		}
-	}
-	_ = o.listener.Close()
 	if o.root >= 0 {
-		_ = unix.Close(o.root)
+		_ = unix.Close(o.root) // it was only looked through
 	}
 	small, _ := system(nil, nil, false)
 	out := make([]sandbox.Touch, 0, len(o.seen))
 	for _, a := range o.seen {
 		a.Shown = shown(prof, small, cmp.Or(a.Real, a.Path))
+		if a.Shown == "files" && a.Exists && d.refuses(a.Use, cmp.Or(a.Real, a.Path)) {
+			a.Shown = "mask"
+		}
 		out = append(out, *a)
 	}
 	slices.SortFunc(out, func(x, y sandbox.Touch) int {
@@ -334,10 +238,4 @@ func whereIs(fd int) string {
 		return ""
 	}
 	return p
-}
-
-// notObserved is the error of a machine that cannot observe.
-func notObserved(errno unix.Errno) error {
-	return fault.Wrap(fault.SandboxMissing, errno, "this machine cannot tell what a command uses: %v", errno).
-		WithHint("it needs seccomp's user notification (Linux 5.5), which a container's or another tracer's filter may hold back")
 }

@@ -78,7 +78,17 @@ func parts(m machine) []part {
 	b = builder{Program: proc, m: m}
 	b.fs = b.Reg()
 	b.procMount("subset")
-	return []part{{"no_new_privs", nnp}, {"seccomp", filter}, {"resource limits", limits}, {"/proc mount", proc}}
+	return []part{{"no_new_privs", nnp}, {"seccomp", filter}, {"questions about paths", questions()}, {"resource limits", limits}, {"/proc mount", proc}}
+}
+
+// questions has the kernel ask about paths.
+func questions() *spawn.Program {
+	p := &spawn.Program{}
+	p.Call("no_new_privs", unix.SYS_PRCTL, spawn.Int(unix.PR_SET_NO_NEW_PRIVS), spawn.Int(1), none, none, none)
+	b := builder{Program: p}
+	b.fd = b.Reg()
+	b.askAbout(supervisedFilter())
+	return p
 }
 
 // tryLayer runs the calls of p in new namespaces; the process that would

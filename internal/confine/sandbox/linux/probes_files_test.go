@@ -42,7 +42,6 @@ func opened(fd int, err error) error {
 // fileProbes are about files, and what stands behind them.
 var fileProbes = map[string]func(arg string) error{
 	"read": func(p string) error { return tell(os.ReadFile(p)) },
-	"nest": nest,
 	"list": func(p string) error {
 		entries, err := os.ReadDir(p)
 		return tell([]byte(fmt.Sprint(entries)), err)

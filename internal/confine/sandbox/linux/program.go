@@ -40,18 +40,16 @@ type machine struct {
 
 // start is one command's process as the kernel is told.
 type start struct {
-	layers *layers // of a held run
-	exe    string
-	argv   []string
-	env    []string
-	stays  bool          // the sandbox is for one command after the other
-	tty    *unix.Winsize // of the terminal of its own that the streams are, or nil
-	group  *group        // that it is counted in, or nil
-	watch  bool          // the command is observed
-	ca     []byte        // a bundle of certificates for caFile, or nil
-	found  findings      // before the command was started
-
-	repositories repositories // among what was found
+	layers       *layers // of a held run
+	exe          string
+	argv         []string
+	env          []string
+	stays        bool          // the sandbox is for one command after the other
+	tty          *unix.Winsize // of the terminal of its own that the streams are, or nil
+	group        *group        // that it is counted in, or nil
+	watch        bool          // the command is observed
+	ca           []byte        // a bundle of certificates for caFile, or nil
+	repositories repositories  // what the survey found of them
 }
 
 // builder turns a profile into the sandbox's list of system calls.
@@ -124,7 +122,6 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 		b.stay()
 		return b.Program
 	}
-	b.guard()
 	b.Fork()
 	b.command(s)
 	return b.Program
@@ -406,9 +403,7 @@ func (b *builder) command(s start) {
 		b.Call("resource limits", unix.SYS_PRLIMIT64, none, spawn.Int(unix.RLIMIT_CPU), spawn.At(spawn.Object(b.Program, lim)), none)
 	}
 	b.Call(stepDir, unix.SYS_CHDIR, b.Text(b.p.Dir))
-	if s.watch {
-		b.observe()
-	}
+	b.supervise(s.watch)
 	b.Call(stepExec, unix.SYS_EXECVE, b.Text(s.exe), spawn.At(b.Strings(s.argv)), spawn.At(b.Strings(s.env)))
 }
 

@@ -4,7 +4,7 @@ package linux
 
 import (
 	"context"
-	"time"
+	"path"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/confine/sandbox"
@@ -39,45 +39,11 @@ func (b *Box) RunProfile(p sandbox.Profile) (failed string, err error) {
 	return child.Wait().Failed, nil
 }
 
-// Survey surveys as a command's preparation does.
-func (b *Box) Survey(in *sandbox.Inputs) error {
-	f, err := b.survey(context.Background(), in, nil)
-	f.nodes(in, nil)
-	return err
+// SurveyNames gives the names of the folders that a survey looks into.
+func SurveyNames(ctx context.Context, chain policy.Chain, root string) (names []string, err error) {
+	in := sandbox.Inputs{Chain: chain, Dir: root}
+	s := newSurvey(&in)
+	s.Roots = []string{root}
+	s.Skip = func(p string) bool { names = append(names, path.Base(p)); return false }
+	return names, s.Fill(ctx, &in)
 }
-
-// SurveyListed is Survey, and gives the number of folders that it listed.
-func (b *Box) SurveyListed(in *sandbox.Inputs) (int, error) {
-	f, err := b.survey(context.Background(), in, nil)
-	f.nodes(in, nil)
-	return f.listed, err
-}
-
-// KeepFrom replaces how many folders a survey must have listed to be kept.
-func (b *Box) KeepFrom(folders int) { b.surveys.keepFrom = folders }
-
-// ResolveLinks is for nodes that a test made.
-func ResolveLinks(chain policy.Chain, nodes []*sandbox.Node) { resolveLinks(chain, nodes, nil) }
-
-// SurveyUpTo is a survey with a bound of its own.
-func SurveyUpTo(most int, chain policy.Chain, root string) error {
-	s := survey{names: sandbox.NewNames(chain), count: sandbox.Count{Most: most}}
-	_, err := s.look(context.Background(), []string{root}, nil)
-	return err
-}
-
-// SurveyNames gives the names of the folders that a survey finds.
-func SurveyNames(ctx context.Context, chain policy.Chain, root string) ([]string, error) {
-	s := survey{names: sandbox.NewNames(chain), count: sandbox.Count{Most: sandbox.MaxSurvey}}
-	found, err := s.look(ctx, []string{root}, nil)
-	var out []string
-	for len(found) > 0 {
-		f := found[0]
-		out, found = append(out, f.name), append(found[1:], f.folders...)
-	}
-	return out, err
-}
-
-// SettleTime replaces how long a folder must not have changed for a survey to rely
-// on its change time.
-func (b *Box) SettleTime(d time.Duration) { b.surveys.settle = d }

@@ -23,6 +23,7 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/walk"
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -74,7 +75,6 @@ func (r repositories) note(n *sandbox.Node, git string) {
 // sweeper looks through the folders that a command could write.
 type sweeper struct {
 	before repositories
-	found  findings
 	chain  policy.Chain
 	closed map[string]bool // folders that the command could not write
 	walk   walk.Walk       // Top: the folder that is looked through
@@ -83,13 +83,13 @@ type sweeper struct {
 }
 
 // sweep renames what a command made of repositories without being allowed to,
-// and says so. A folder that has not changed since it was found holds nothing new.
-// It takes at most as long as the command may.
-func sweep(ctx context.Context, limit time.Duration, p sandbox.Profile, chain policy.Chain, before repositories, found findings) []string {
+// and says so. It takes at most as long as
+// the command may.
+func sweep(ctx context.Context, limit time.Duration, p sandbox.Profile, chain policy.Chain, before repositories) []string {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer stop()
-	s := &sweeper{before: before, found: found, chain: chain, closed: map[string]bool{}, unseen: map[string]int{}}
-	s.walk = walk.Walk{Names: maxNewNames, Visit: s.visit, Known: s.known, Skipped: s.skipped}
+	s := &sweeper{before: before, chain: chain, closed: map[string]bool{}, unseen: map[string]int{}}
+	s.walk = walk.Walk{Names: maxNewNames, Visit: s.visit, Skipped: s.skipped}
 	for _, m := range p.Mounts {
 		if m.Folder && (m.System || m.Kind != sandbox.Bind || m.Access&sandbox.WriteOnly == 0) {
 			s.closed[m.Path] = true
@@ -129,19 +129,6 @@ func (s *sweeper) tree(ctx context.Context, dir string) {
 	}
 	s.walk.Top = top
 	_ = s.walk.Down(ctx, root) // the only error is that the time is over
-}
-
-// known gives the folders in a folder that has not changed since it was found.
-func (s *sweeper) known(at string) (folders []string, ok bool) {
-	p := filepath.Join(s.walk.Top, at)
-	f := s.found.at(p)
-	if f == nil || !f.listed || !f.unchanged(p) {
-		return nil, false
-	}
-	for _, sub := range f.folders {
-		folders = append(folders, sub.name)
-	}
-	return folders, true
 }
 
 func (s *sweeper) skipped(_ string, why error) {
@@ -201,7 +188,7 @@ func (s *sweeper) git(root *os.Root, dir, name string, folder bool) {
 func (s *sweeper) head(root *os.Root, dir, name string) {
 	head, err := root.Lstat("HEAD")
 	this, err2 := root.Lstat(name)
-	if err == nil && err2 == nil && os.SameFile(head, this) && !s.before[filepath.Join(dir, name)] && !s.may(dir, name) {
+	if err == nil && err2 == nil && os.SameFile(head, this) && !s.before[filepath.Join(dir, name)] && repository.Is(dir, nil) && !harmless(root, ".") {
 		s.aside(root, dir, name)
 	}
 }
@@ -256,7 +243,7 @@ func harmlessPart(root *os.Root, git, name string) bool {
 		return onlySamples(root, at)
 	case name == "config" && st.Mode().IsRegular():
 		text, ok := readConfig(root, at)
-		return ok && harmlessConfig(text, nil)
+		return ok && harmlessConfig(text, nil, nil)
 	}
 	return false
 }
@@ -283,15 +270,17 @@ func onlySamples(root *os.Root, at string) bool {
 // The lines of a repository's configuration that name no program, in the one
 // form in which Git writes them. Any other line makes it harmful.
 var (
-	configSection = regex.Lazy(`^\[(core|user|init|remote|branch|submodule)(?: "[^"\\\x00-\x1f]*")?\]$`)
+	configSection = regex.Lazy(`^\[(core|user|init|remote|branch|submodule|extensions|index)(?: "[^"\\\x00-\x1f]*")?\]$`)
 	configLine    = regex.Lazy(`^\t([a-z]+)(?: = ([^\\"\x00-\x1f]*))?$`)
 	configKeys    = map[string][]string{
-		"core":      {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol"},
-		"user":      {"name", "email"},
-		"init":      {"defaultbranch"},
-		"remote":    {"url", "pushurl", "fetch", "tagopt", "prune", "mirror"},
-		"branch":    {"remote", "merge", "rebase"},
-		"submodule": {"url", "active"},
+		"core":       {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol", "sparsecheckout", "sparsecheckoutcone"},
+		"user":       {"name", "email"},
+		"init":       {"defaultbranch"},
+		"remote":     {"url", "pushurl", "fetch", "tagopt", "prune", "mirror"},
+		"branch":     {"remote", "merge", "rebase"},
+		"submodule":  {"url", "active"},
+		"extensions": {"worktreeconfig", "objectformat"},
+		"index":      {"sparse"},
 	}
 )
 
@@ -307,8 +296,9 @@ func readConfig(root *os.Root, at string) (text []byte, ok bool) {
 	return text, err == nil && len(text) <= most
 }
 
-// harmlessConfig reports whether a configuration names no program but those of an earlier one.
-func harmlessConfig(text, earlier []byte) bool {
+// harmlessConfig reports whether a configuration names no program but those of an earlier one. mayHold decides about the
+// folder of a repository's files, where that is set; nil: none may be.
+func harmlessConfig(text, earlier []byte, mayHold func(folder string) bool) bool {
 	had := map[string]bool{}
 	if !bytes.Contains(earlier, []byte("\\\n")) { // lines that go on cannot be told apart
 		eachSetting(string(earlier), func(section, line string) bool { had[section+"\n"+line] = true; return true })
@@ -317,13 +307,50 @@ func harmlessConfig(text, earlier []byte) bool {
 		if had[section+"\n"+line] {
 			return true
 		}
-		section, line = strings.ToLower(section), strings.ToLower(line)
+		section = strings.ToLower(section)
+		if folder, ok := strings.CutPrefix(line, "\tworktree = "); ok && section == "[core]" && mayHold != nil {
+			return !strings.ContainsFunc(folder, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) && mayHold(folder)
+		}
+		line = strings.ToLower(line)
 		if line == "" && configSection.MatchString(section) {
 			return true
 		}
 		in, m := configSection.FindStringSubmatch(section), configLine.FindStringSubmatch(line)
 		return in != nil && m != nil && slices.Contains(configKeys[in[1]], m[1]) && !strings.Contains(m[2], "::")
 	})
+}
+
+// The lines of a .gitmodules that start no program.
+var (
+	modulesSection = regex.Lazy(`^\[submodule "[^"\\\x00-\x1f]+"\]\s*$`)
+	modulesLine    = regex.Lazy(`^\s*(?:(?:path|url|branch) = [^-\\"\x00-\x1f][^\\"\x00-\x1f]*|(?:shallow|ignore|fetchRecurseSubmodules) = \w+|update = (?:checkout|rebase|merge|none)|[#;].*)?$`)
+)
+
+// harmlessModules reports whether a .gitmodules only names repositories and where they are.
+func harmlessModules(text []byte) bool {
+	return eachSetting(string(text), func(section, line string) bool {
+		return (section == "" || modulesSection.MatchString(section)) && modulesLine.MatchString(line) && !strings.Contains(line, "::")
+	})
+}
+
+// The attributes that start no program of the person's, but that of Git LFS.
+var attribute = regex.Lazy(`^(?:[-!]?(?:text|binary|eol|crlf|ident|delta|diff|merge|filter|whitespace|export-ignore|export-subst|conflict-marker-size|working-tree-encoding|(?:linguist|gitlab)-[a-z-]+)|` +
+	`text=auto|eol=(?:lf|crlf)|crlf=input|whitespace=[a-z0-9,=-]+|conflict-marker-size=\d+|working-tree-encoding=[A-Za-z0-9_-]+|(?:linguist|gitlab)-[a-z-]+=[A-Za-z0-9#+-]+|` +
+	`(?:filter|diff|merge)=lfs|merge=(?:text|binary|union)|diff=(?:ada|bash|bibtex|cpp|csharp|css|dts|elixir|fortran|fountain|golang|html|ini|java|kotlin|markdown|matlab|objc|pascal|perl|php|python|ruby|rust|scheme|tex))$`)
+
+// harmlessAttributes reports whether a .gitattributes names no driver, since a person's settings can have a program for
+// one.
+func harmlessAttributes(text []byte) bool {
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if strings.HasPrefix(words[0], "[") || strings.HasPrefix(words[0], `"`) || slices.ContainsFunc(words[1:], func(w string) bool { return !attribute.MatchString(w) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // eachSetting goes through the lines of a configuration, each with the header of its section,

@@ -21,7 +21,7 @@ const (
 	actKill  = 0x80000000
 	actErrno = 0x00050000
 
-	lastKnown = 466 // removexattrat: what is newer was not judged and does not exist
+	lastKnown = 462 // mseal: newer calls were not judged, and do not exist
 )
 
 // namespaces are clone's flags that make one.
@@ -151,11 +151,7 @@ func seccompRules() []rule {
 	families = append(families, errno(unix.EAFNOSUPPORT))
 	add(unix.SYS_SOCKET, families...)
 	add(unix.SYS_SOCKETPAIR, families...)
-	add(unix.SYS_IOCTL, arg(1),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 1},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSETD, SkipFalse: 1},
-		errno(unix.EPERM), allow)
+	add(unix.SYS_IOCTL, ioctls()...)
 	// Whoever opens a file on which another has a lease waits for it to be let go.
 	add(unix.SYS_FCNTL, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipFalse: 1}, errno(unix.EPERM), allow)
 	add(unix.SYS_PERSONALITY, arg(0),
@@ -165,4 +161,23 @@ func seccompRules() []rule {
 	return rules
 }
 
-const tioclinux = 0x541c
+// ioctls refuses what types for others on a terminal, and what changes a file or makes a name. For the
+// latter a descriptor that reads is enough.
+func ioctls() []bpf.Instruction {
+	allow, refuse := bpf.RetConstant{Val: actAllow}, errno(unix.EPERM)
+	out := []bpf.Instruction{arg(1)}
+	for _, request := range []uint32{unix.TIOCSTI, tioclinux, unix.TIOCSETD, unix.FS_IOC_SETFLAGS, fsIocFsSetXattr, fsIocSetVersion, unix.FS_IOC_ENABLE_VERITY, unix.FS_IOC_SET_ENCRYPTION_POLICY} {
+		out = append(out, bpf.JumpIf{Cond: bpf.JumpEqual, Val: request, SkipFalse: 1}, refuse)
+	}
+	for _, request := range []uint32{unix.FICLONE, unix.FICLONERANGE, unix.FIDEDUPERANGE} { // of all file systems
+		out = append(out, bpf.JumpIf{Cond: bpf.JumpEqual, Val: request, SkipFalse: 1}, allow)
+	}
+	return append(out, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xff00}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: btrfs, SkipFalse: 1}, refuse, allow)
+}
+
+const (
+	tioclinux       = 0x541c
+	fsIocFsSetXattr = 0x401c5820
+	fsIocSetVersion = 0x40087602
+	btrfs           = 0x9400 // the requests of Btrfs, such as to make a subvolume
+)

@@ -283,7 +283,6 @@ func sessionCommand(m machine, p sandbox.Profile, s start) *spawn.Program {
 	if p.Proxy {
 		b.listen()
 	}
-	b.guard()
 	b.Fork()
 	b.streams()
 	b.closeAll()

@@ -153,8 +153,8 @@ func TestNoDescriptorsLeft(t *testing.T) {
 		var f *fault.Error
 		switch {
 		case err == nil:
-			ran = true
-			if string(out.Stdout.Data) != "ran\n" {
+			ran = string(out.Stdout.Data) == "ran\n"
+			if !ran && !strings.Contains(string(out.Stderr.Data), "Error 24") && !strings.Contains(string(out.Stderr.Data), "oo many open files") {
 				t.Errorf("got %+v", out)
 			}
 		case !errors.As(err, &f) || f.Code == fault.Internal || !strings.Contains(err.Error(), "too many open files"):
@@ -245,7 +245,7 @@ func TestRootsCommandsHaveNoPrivileges(t *testing.T) {
 		t.Skip("NOT TESTED: only root gives files away")
 	}
 	w := newWorld(t, openPolicy)
-	if out := w.sh("echo x > out/mine"); out.ExitCode != 0 || len(out.Notes) != 1 {
+	if out := w.sh("echo x > out/mine"); out.ExitCode != 0 || len(out.Notes) != 0 {
 		t.Errorf("got %+v", out)
 	}
 	st, err := os.Stat(w.dir + "/out/mine")

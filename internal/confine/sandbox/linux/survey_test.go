@@ -4,6 +4,7 @@ package linux_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,8 +21,8 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/racetest"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
-	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
 // A survey of too many names is refused, with a way out: nothing vanishes in silence.
@@ -31,13 +32,23 @@ func TestASurveyIsBounded(t *testing.T) {
 		w.file(fmt.Sprintf("d%d/x", i), "")
 	}
 	const names = 10 + 9 // out, the folders and the files
-	if err := linux.SurveyUpTo(names, w.p.Chain(), w.dir); err != nil {
+	if err := surveyUpTo(names, w); err != nil {
 		t.Errorf("%d names: %v", names, err)
 	}
-	err := linux.SurveyUpTo(names-1, w.p.Chain(), w.dir)
+	err := surveyUpTo(names-1, w)
 	if !errors.Is(err, fault.SandboxMissing) || !strings.Contains(err.Error(), "more than 18") {
 		t.Errorf("with room for one less: %v", err)
 	}
+}
+
+func surveyUpTo(most int, w *world) error {
+	s := surveyOf(w.dir)
+	s.Most = most
+	return s.Fill(context.Background(), &sandbox.Inputs{Chain: w.p.Chain()})
+}
+
+func surveyOf(roots ...string) sandbox.Survey {
+	return sandbox.Survey{Roots: roots, Real: filepath.EvalSymlinks, Skip: func(string) bool { return false }, Open: os.Open}
 }
 
 // whole makes the nodes of all that is below a folder.
@@ -54,6 +65,7 @@ func whole(t *rapid.T, p string) *sandbox.Node {
 			one = whole(t, one.Path)
 		case e.Type()&os.ModeSymlink != 0:
 			one.Kind = sandbox.LinkNode
+			one.Target, _ = filepath.EvalSymlinks(one.Path)
 		case e.Type()&os.ModeNamedPipe != 0:
 			one.Kind = sandbox.SpecialNode
 		}
@@ -62,8 +74,7 @@ func whole(t *rapid.T, p string) *sandbox.Node {
 	return n
 }
 
-// What a survey leaves out makes no difference: the profile is that of all names,
-// also where most of the survey is remembered from an earlier command.
+// What a survey leaves out makes no difference: the profile is that of all names.
 func TestSurveysGiveTheProfileOfAllNames(t *testing.T) {
 	racetest.Skip(t, "one goroutine computes")
 	patterns := rapid.SampledFrom([]string{"**", "*", "a/**", "a/*", "b/**", "**/x", "*/x", "a/b/x", "**/*.k", "*.k", "a", ".env", ".git/**", "x", "[a-b]/**", "?", "HEAD", "A/**", "b/x.", ".config/op/**"})
@@ -88,47 +99,30 @@ func TestSurveysGiveTheProfileOfAllNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		chain := policy.Chain{rules}
-		iso := rapid.SampledFrom([]policy.Isolation{policy.FullIsolation, policy.LandlockIsolation}).Draw(t, "isolation")
-		state := filepath.Join(dir, "b/other")
-		shared := rapid.Bool().Draw(t, "shared") // each round is a process of its own
-		open := func() *linux.Box {
-			box := linux.New(linux.Config{State: filepath.Join(top, "state")})
-			box.SettleTime(0)
-			box.KeepFrom(0)
-			return box
+		for range rapid.IntRange(0, 25).Draw(t, "changes") {
+			change(dir, rapid.SliceOfN(names, 1, 4).Draw(t, "path"), rapid.IntRange(0, 5).Draw(t, "change"))
 		}
-		box := open()
-		defer func() { _ = box.Close() }() // it runs nothing
-		for round := range 3 {
-			if shared {
-				box = open()
+		in := sandbox.Inputs{Chain: chain, Dir: dir, Isolation: policy.LandlockIsolation, State: filepath.Join(dir, "b/other"), Seatbelt: rapid.Bool().Draw(t, "seatbelt")}
+		s := surveyOf(slices.Concat(sandbox.RootsOf(chain, tool.FileRead), sandbox.RootsOf(chain, tool.FileWrite))...)
+		s.Keep, s.Together = []string{in.State}, !in.Seatbelt
+		if err := s.Fill(t.Context(), &in); err != nil {
+			t.Fatal(err)
+		}
+		got, err := sandbox.Compile(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range in.Trees {
+			if n.Kind == sandbox.FolderNode {
+				in.Trees[i] = whole(t, n.Path)
 			}
-			for range rapid.IntRange(0, 12).Draw(t, "changes") {
-				change(dir, rapid.SliceOfN(names, 1, 4).Draw(t, "path"), rapid.IntRange(0, 5).Draw(t, "change"))
-			}
-			tick(t)
-			in := sandbox.Inputs{Chain: chain, Dir: dir, Isolation: iso, State: state}
-			if err := box.Survey(&in); err != nil {
-				t.Fatal(err)
-			}
-			got, err := sandbox.Compile(in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, n := range in.Trees {
-				if n.Kind == sandbox.FolderNode {
-					in.Trees[i] = whole(t, n.Path)
-				}
-			}
-			linux.ResolveLinks(chain, in.Trees)
-			want, err := sandbox.Compile(in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.String() != want.String() {
-				t.Fatalf("round %d:\n%s\nof the survey gives\n%s\nand of all names\n%s", round, pol.Print(), got, want)
-			}
-			tick(t)
+		}
+		want, err := sandbox.Compile(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want.String() {
+			t.Fatalf("%s\nof the survey gives\n%s\nand of all names\n%s", pol.Print(), got, want)
 		}
 	})
 }
@@ -256,7 +250,6 @@ func TestEscapesByNamesMadeBetweenCommands(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, src)
-				w.box.SettleTime(0)
 				w.file("a/b/open", "secret")
 				w.file("c/.env", "secret")
 				if got := w.sh("cat a/b/open").Stdout.Data; string(got) != "secret" {
@@ -271,24 +264,4 @@ func TestEscapesByNamesMadeBetweenCommands(t *testing.T) {
 			})
 		}
 	})
-}
-
-// What a command makes Git run is renamed also where the folder was known before.
-func TestEscapesByRepositoriesInKnownFolders(t *testing.T) {
-	racetest.Skip(t, oneByOne)
-	needGit(t)
-	w := newWorld(t, allWritable)
-	w.box.SettleTime(0)
-	w.file("a/b/open", "")
-	tick(t)
-	w.sh("true")
-	mark := filepath.Join(t.TempDir(), "mark")
-	w.sh("mkdir -p a/b/new && touch a/b/x")
-	w.sh(script(with(map[string]string{}, "a/b/.git/HEAD", "ref: refs/heads/main\n", "a/b/.git/config", strings.ReplaceAll(harmful, "MARK", mark), "a/b/.git/objects/x", "", "a/b/.git/refs/x", "")))
-	if status(t, filepath.Join(w.dir, "a/b"), mark) {
-		t.Error("git status runs what the command named")
-	}
-	if _, err := os.Lstat(filepath.Join(w.dir, "a/b/.git")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the repository stays: %v", err)
-	}
 }

@@ -247,12 +247,6 @@ func (b *builder) weakLandlock(tmp string) spawn.Reg {
 	return rs
 }
 
-// Attributes of files, which an owner may set through a descriptor that reads.
-const (
-	fsIocSetFlags   = 0x40086602
-	fsIocFsSetXattr = 0x401c5820
-)
-
 // weakFilter assembles the filter for a command without namespaces: nothing of
 // a socket but connected pairs, no attribute of any file, no System V or POSIX
 // objects of the machine's, and no other process's priority, limits or
@@ -264,7 +258,7 @@ func weakFilter() ([]bpf.RawInstruction, error) {
 	}
 	rules := slices.DeleteFunc(seccompRules(), func(r rule) bool {
 		_, mode := modes[r.nr]
-		return mode && !slices.Contains(makes, r.nr) || slices.Contains([]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_IOCTL}, r.nr)
+		return mode && !slices.Contains(makes, r.nr) || slices.Contains([]uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR}, r.nr)
 	})
 	for _, nr := range slices.Concat(attributes, attributesHere, objects) {
 		rules = append(rules, rule{nr, []bpf.Instruction{errno(unix.EPERM)}})
@@ -276,13 +270,6 @@ func weakFilter() ([]bpf.RawInstruction, error) {
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 2},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1}, // a datagram socket can be sent from to any name
 			errno(unix.EAFNOSUPPORT), allow}},
-		rule{unix.SYS_IOCTL, []bpf.Instruction{arg(1),
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 4},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 3},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSETD, SkipTrue: 2},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: fsIocSetFlags, SkipTrue: 1},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: fsIocFsSetXattr, SkipFalse: 1},
-			errno(unix.EPERM), allow}},
 		rule{unix.SYS_PRLIMIT64, self(0)}, rule{unix.SYS_SCHED_SETSCHEDULER, self(0)}, rule{unix.SYS_SCHED_SETPARAM, self(0)},
 		rule{unix.SYS_SCHED_SETATTR, self(0)}, rule{unix.SYS_SCHED_SETAFFINITY, self(0)},
 		rule{unix.SYS_SETPRIORITY, []bpf.Instruction{arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PRIO_PROCESS, SkipFalse: 2},
@@ -296,13 +283,7 @@ var makes = append([]uint32{unix.SYS_MKNODAT}, makesHere...)
 // attributes are the calls that set something of a file other than what is in it.
 var attributes = []uint32{unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
-	setxattrat, removexattrat, unix.SYS_INOTIFY_ADD_WATCH, unix.SYS_IOPRIO_SET}
-
-// Newer than x/sys knows.
-const (
-	setxattrat    = 463
-	removexattrat = 466
-)
+	unix.SYS_INOTIFY_ADD_WATCH, unix.SYS_IOPRIO_SET}
 
 // objects are the calls that reach what all processes of a user share.
 var objects = []uint32{unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMCTL, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP,
@@ -316,5 +297,9 @@ func wholeLayer(sp *spawn.Spawner, m machine) (sandbox.Layer, error) {
 	if err != nil {
 		return sandbox.Layer{}, fmt.Errorf("whole sandbox: %w", err)
 	}
-	return tryLayer(sp, "whole sandbox", cloneFlags, program(m, prof, start{exe: "/bin/true", argv: []string{"true"}, env: nil})), nil
+	l := tryLayer(sp, "whole sandbox", cloneFlags, program(m, prof, start{exe: "/bin/true", argv: []string{"true"}, env: nil}))
+	if q := tryLayer(sp, l.Name, cloneFlags, questions()); l.Available && !q.Available {
+		l = q
+	}
+	return l, nil
 }

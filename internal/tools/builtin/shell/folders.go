@@ -71,11 +71,15 @@ const maxMissing = 3
 // HintMissing returns hints for the caller of a command that failed because it could not
 // write: folders that it may have tried to make.
 func HintMissing(p permit.Permit, o sandbox.Outcome) (hints []string) {
-	if o.ExitCode == 0 || o.Stderr.Total > 0 && !readOnlyFS.Match(o.Stderr.Data) {
+	if o.ExitCode == 0 {
 		return nil
 	}
+	tried := func(folder string) bool { // a name on the way to it
+		return slices.ContainsFunc(o.Refusals, func(r sandbox.Refusal) bool { return r.Kind == tool.FileWrite && sandbox.Within(folder, r.Path) })
+	}
+	readOnly := o.Stderr.Total == 0 || readOnlyFS.Match(o.Stderr.Data)
 	f := files.New(p)
-	list := missingFolders(p)
+	list := slices.DeleteFunc(missingFolders(p), func(folder string) bool { return !readOnly && !tried(folder) })
 	for _, folder := range list[:min(len(list), maxMissing)] {
 		hints = append(hints, "files.write allows "+f.Show(folder)+", which does not exist; without mkdir -p "+f.Show(folder)+" first, a command cannot write there")
 	}

@@ -108,7 +108,7 @@ func Ended(o sandbox.Outcome) map[string]any {
 	if o.Limit != "" {
 		m["limit"] = o.Limit
 	}
-	if notes := slices.Concat(o.Notes, o.Hints); len(notes) > 0 {
+	if notes := slices.Concat(o.Notes, refusals(o), o.Hints); len(notes) > 0 {
 		m["sandbox_notes"] = list(notes, func(n string) any { return n })
 	}
 	if len(o.Limits) > 0 {
@@ -166,4 +166,11 @@ func cutPartial(b []byte) []byte {
 		}
 	}
 	return b
+}
+
+func refusals(o sandbox.Outcome) (out []string) {
+	for _, r := range o.Refusals {
+		out = append(out, "Remit refused "+r.String())
+	}
+	return out
 }

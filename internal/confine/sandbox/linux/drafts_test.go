@@ -1,0 +1,82 @@
+//go:build linux && (amd64 || arm64)
+
+package linux_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/remitrun/remit/internal/base/racetest"
+)
+
+// evil makes a repository whose settings start a program.
+const evil = "mkdir -p evil/objects evil/refs && printf '[core]\\n\\tfsmonitor = touch MARK\\n' > evil/config; "
+
+// A command may write some files of Git's if their content starts no program. The file then gets all of the content, in
+// each way of writing.
+func TestTheContentOfGitsFilesDecides(t *testing.T) {
+	racetest.Skip(t, oneByOne)
+	needGit(t)
+	const gone = "" // the file must not be there
+	tests := map[string]struct{ script, file, want string }{
+		"harmless attributes":      {"echo '*.a text' > .gitattributes; echo '*.b binary' >> .gitattributes", ".gitattributes", "*.a text\n"},
+		"in pieces":                {"(echo '*.a text'; cat f >/dev/null; echo '*.b text') > .gitattributes", ".gitattributes", "*.a text\n*.b text\n"},
+		"a driver":                 {"echo '* filter=x' > .gitattributes", ".gitattributes", gone},
+		"a driver later":           {"exec 3> .gitattributes; echo '*.a text' >&3; cat f >/dev/null; echo '* diff=x' >&3; exec 3>&-; cat f", ".gitattributes", gone},
+		"a driver by a child":      {"(sleep 0.2; echo '* diff=x') > .gitattributes & echo '*.a text' > /dev/null; cat f; wait", ".gitattributes", gone},
+		"a driver appended":        {"echo '*.a text' > .gitattributes; cat f; echo '* diff=x' >> .gitattributes", ".gitattributes", "*.a text\n"},
+		"a driver in its place":    {"echo '*.a text' > .gitattributes; cat f; echo '* diff=x' 1<> .gitattributes", ".gitattributes", "*.a text\n"},
+		"written anew":             {"echo '*.a text' > .gitattributes; cat f; echo '*.b text' > .gitattributes", ".gitattributes", "*.b text\n"},
+		"a driver anew":            {"echo '*.a text' > .gitattributes; cat f; echo '* diff=x' > .gitattributes", ".gitattributes", "*.a text\n"},
+		"renamed":                  {"echo '* diff=x' > a; mv a .gitattributes", ".gitattributes", gone},
+		"renamed and written":      {"echo '*.a text' > a; exec 3>> a; mv a .gitattributes; echo '* diff=x' >&3", ".gitattributes", "*.a text\n"},
+		"linked":                   {"echo '*.a text' > a; ln a .gitattributes", ".gitattributes", gone},
+		"a link":                   {"echo '*.a text' > a; ln -s a .gitattributes", ".gitattributes", gone},
+		"a macro":                  {"echo '[attr]binary diff=x' > .gitattributes", ".gitattributes", gone},
+		"a quoted pattern":         {"echo '\"a b\" diff=x' > .gitattributes", ".gitattributes", gone},
+		"held open at the end":     {"echo '*.a text' > .gitattributes; exec 3> .gitattributes; echo '*.b text' >&3; exit 0", ".gitattributes", "*.b text\n"},
+		"larger than is looked at": {"for i in $(seq 9000); do echo '*.a text'; done > .gitattributes", ".gitattributes", gone},
+		"modules":                  {"printf '[submodule \"s\"]\\n\\tpath = s\\n\\turl = ../o.git\\n' > .gitmodules", ".gitmodules", "[submodule \"s\"]\n\tpath = s\n\turl = ../o.git\n"},
+		"modules with a program":   {"printf '[submodule \"s\"]\\n\\tpath = s\\n\\turl = ../o\\n\\tupdate = !touch MARK\\n' > .gitmodules", ".gitmodules", gone},
+		"modules by a helper":      {"printf '[submodule \"s\"]\\n\\tpath = s\\n\\turl = ext::sh -c touch%%20MARK\\n' > .gitmodules", ".gitmodules", gone},
+		"modules with an option":   {"printf '[submodule \"s\"]\\n\\tpath = s\\n\\turl = -u./x\\n' > .gitmodules", ".gitmodules", gone},
+		"an evil repository":       {evil + "mkdir s; echo 'gitdir: ../evil' > s/.git", "s/.git", gone},
+		"through ..":               {evil + "mkdir -p s .git/worktrees/x; echo \"gitdir: $PWD/.git/worktrees/x/../../../evil\" > s/.git", "s/.git", gone},
+		"through a link":           {evil + "mkdir -p s .git/worktrees; ln -s ../../evil .git/worktrees/x; echo 'gitdir: ../.git/worktrees/x' > s/.git", "s/.git", gone},
+		"a link that comes later":  {evil + "mkdir -p s .git/worktrees/x; echo 'gitdir: ../.git/worktrees/x' > s/.git; cat f; rmdir .git/worktrees/x; ln -s ../../evil .git/worktrees/x; mv -T evil .git/worktrees/x", ".git/worktrees/x/config", gone},
+		"an evil parent":           {evil + "mkdir -p w/.git/worktrees s; mv evil w/.git/worktrees/x; echo 'gitdir: ../w/.git/worktrees/x' > s/.git", "w/.git/worktrees/x/config", gone},
+		"out of the workspace":     {"mkdir -p s /tmp/.git/worktrees/x; echo 'gitdir: /tmp/.git/worktrees/x' > s/.git", "s/.git", gone},
+		"two lines":                {"mkdir -p s .git/worktrees/x; printf 'gitdir: ../.git/worktrees/x\\n/../../../evil\\n' > s/.git", "s/.git", gone},
+		"a worktree's":             {"mkdir -p s .git/worktrees/x; echo 'gitdir: ../.git/worktrees/x' > s/.git", "s/.git", "gitdir: ../.git/worktrees/x\n"},
+		"commondir":                {"mkdir -p .git/worktrees/x; echo '../..' > .git/worktrees/x/commondir", ".git/worktrees/x/commondir", "../..\n"},
+		"commondir elsewhere":      {evil + "mkdir -p .git/worktrees/x; echo '../../../evil' > .git/worktrees/x/commondir", ".git/worktrees/x/commondir", gone},
+		"commondir of a module":    {"mkdir -p .git/modules/x; echo '../..' > .git/modules/x/commondir", ".git/modules/x/commondir", gone},
+		"files elsewhere":          {"git init -q --separate-git-dir .git/modules/z z 2>/dev/null; mkdir -p .git/modules; git init -q --separate-git-dir .git/modules/z z; git -C z config core.worktree ../../../../../elsewhere; grep elsewhere .git/modules/z/config", "s/.git", gone},
+		"many at once":             {"for i in $(seq 18); do mkdir d$i; (sleep 0.3; echo '* diff=x') > d$i/.gitattributes & done; wait", "d1/.gitattributes", gone},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newLeadWorld(t, lead{}, ".", "", "none", false)
+			out := w.sh("PATH=/usr/bin:/bin; exec 2>&1; " + tc.script)
+			b, err := os.ReadFile(filepath.Join(w.world.dir, tc.file))
+			if string(b) != tc.want || err == nil == (tc.want == gone) {
+				t.Errorf("%s has %q, %v; want %q\n%s\n%s", tc.file, b, err, tc.want, out.Stdout.Data, out.Refusals)
+			}
+			if tc.want == gone && len(out.Refusals) == 0 {
+				t.Error("nothing was refused")
+			}
+			must(t, filepath.WalkDir(w.world.dir, func(p string, _ os.DirEntry, err error) error {
+				if strings.HasPrefix(filepath.Base(p), ".remit-") {
+					t.Errorf("%s is left", p)
+				}
+				return err
+			}))
+			if w.works(); w.ran() {
+				t.Error("a program of the command was run")
+			}
+		})
+	}
+}

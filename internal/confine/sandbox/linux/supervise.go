@@ -1,0 +1,300 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/repository"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
+	"github.com/remitrun/remit/internal/confine/supervisor"
+)
+
+const stepSupervise = "have the policy asked about each path"
+
+// supervise adds the filter by which the kernel asks about each path, as the last thing before the
+// command.
+func (b *builder) supervise(observed bool) {
+	if !b.p.Supervised {
+		return
+	}
+	b.askAbout(supervisedCalls(observed))
+	b.Hand(stepSupervise, b.fd)
+	b.Call(stepSupervise, unix.SYS_CLOSE, spawn.From(b.fd))
+}
+
+// askAbout adds a filter, and saves the descriptor at which the kernel asks.
+func (b *builder) askAbout(filter []bpf.RawInstruction) {
+	prog := b.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))))
+	fprog := spawn.Object(b.Program, struct{ Len, Ptr uint64 }{uint64(len(filter)), 0})
+	b.Pointer(fprog+8, prog)
+	b.Save(stepSupervise, b.fd, unix.SYS_SECCOMP, spawn.Int(unix.SECCOMP_SET_MODE_FILTER),
+		spawn.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), spawn.At(fprog))
+}
+
+// supervisedCalls is the filter. The sandbox's first filter judges the same calls, and the strictest
+// answer counts.
+func supervisedCalls(observed bool) []bpf.RawInstruction {
+	if observed {
+		return observedFilter()
+	}
+	return supervisedFilter()
+}
+
+var (
+	supervisedFilter = sync.OnceValue(func() []bpf.RawInstruction { return supervisingFilter(nil) })
+	observedFilter   = sync.OnceValue(func() []bpf.RawInstruction { return supervisingFilter(observed) })
+)
+
+// supervisingFilter asks about all calls of the supervisor's rules, and about others besides.
+func supervisingFilter(besides map[uint32][]named) []bpf.RawInstruction {
+	then := supervisor.Rules()
+	maps.Copy(then, supervisor.SocketRules())
+	for nr := range besides {
+		then[nr] = []bpf.Instruction{bpf.RetConstant{Val: actNotify}}
+	}
+	var rules []rule
+	for nr, do := range then {
+		rules = append(rules, rule{nr, do})
+	}
+	slices.SortFunc(rules, func(a, b rule) int { return cmp.Compare(a.nr, b.nr) })
+	f, err := bpf.Assemble(append([]bpf.Instruction{bpf.LoadAbsolute{Off: offNr, Size: 4}}, tree(spans(rules))...))
+	if err != nil {
+		panic(err) // its rules are fixed: any test finds it
+	}
+	return f
+}
+
+// supervised is what answers for one command.
+type supervised struct {
+	*supervisor.Supervisor
+	decider *decider
+	watch   *observer // nil: nobody asked what the command uses
+}
+
+// supervise begins to answer. After an error the sandbox must be ended.
+func (r run) supervise(child *spawn.Child, ask permit.Asker) (*supervised, error) {
+	if !r.prof.Supervised {
+		return nil, nil
+	}
+	f := child.Take()
+	if f == nil {
+		return nil, nil // the sandbox ended before; Wait tells why
+	}
+	if ask == nil {
+		ask = r.p.Asker()
+	}
+	d := newDecider(r.p, r.prof, r.st.layers, ask)
+	o := supervisor.Options{IDs: supervisor.IDs{User: insideID, Group: insideID}, Spawner: r.sp, Decide: d.decide, Denied: d.denied, Names: r.b.namesOf(r.p.Env().Workspace)}
+	s := &supervised{decider: d}
+	if r.watch {
+		s.watch = newObserver()
+		o.Seen = s.watch.tell
+	}
+	var err error
+	if s.Supervisor, err = supervisor.Start(f, o); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// namesOf is the lock for the names of a workspace. Sandboxes of two workspaces do not wait for each other.
+func (b *Box) namesOf(workspace string) *sync.RWMutex {
+	names, _ := b.workspaces.LoadOrStore(workspace, new(sync.RWMutex))
+	return names.(*sync.RWMutex)
+}
+
+// stop ends answering. It returns the paths that the command used.
+func (s *supervised) stop(prof sandbox.Profile) (used []sandbox.Touch, unseen int) {
+	if s == nil {
+		return nil, 0
+	}
+	s.Stop()
+	return s.watch.used(prof, s.decider)
+}
+
+// refused returns the first paths that were refused, with the reason, and the number of all refusals.
+func (s *supervised) refused() (list []sandbox.Refusal, count int) {
+	if s == nil {
+		return nil, 0
+	}
+	s.decider.mu.Lock()
+	defer s.decider.mu.Unlock()
+	return s.decider.list, s.decider.count
+}
+
+// decider decides about the paths of one command.
+type decider struct {
+	p       permit.Permit
+	chain   policy.Chain
+	mounts  []sandbox.Mount
+	deletes bool // the policy decides deleting apart from writing
+	names   func() *policy.LikeNames
+	at      func(string) string // where a path of the command is on the host
+	leads   *repository.Finder
+
+	ask     permit.Asker // nil: nobody answers
+	answers sandbox.Answers[string]
+
+	mu     sync.Mutex
+	said   map[string]bool
+	given  map[string]bool // actions that a person approved
+	list   []sandbox.Refusal
+	count  int
+	claims map[string]bool
+}
+
+func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
+	chain, env := p.Chain(), p.Env()
+	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{},
+		names: sync.OnceValue(func() *policy.LikeNames { return chain.NamesLike(sandbox.AnyName) })}
+}
+
+// decide implements [supervisor.Decide].
+func (d *decider) decide(r supervisor.Request) error {
+	if !d.concerns(r.Path) {
+		return nil
+	}
+	if r.Act&supervisor.Connect != 0 {
+		return d.connects(r)
+	}
+	if r.Act&supervisor.Read != 0 {
+		if err := d.may(tool.FileRead, r.Path); err != nil {
+			return err
+		}
+	}
+	if r.Act&^supervisor.Read == 0 {
+		return nil
+	}
+	d.claim(r)
+	if err := d.may(tool.FileWrite, r.Path); err != nil {
+		if err = d.ofRepository(r, err); err != nil {
+			return err
+		}
+	}
+	if d.deletes && r.Act&supervisor.Remove != 0 {
+		if err := d.may(tool.FileDelete, r.Path); err != nil {
+			return err
+		}
+	}
+	if err := d.takes(r); err != nil {
+		return err
+	}
+	if r.From != "" && d.concerns(r.From) {
+		return d.moved(r)
+	}
+	return nil
+}
+
+// connects decides about a socket. A command connects to those alone that it made itself: others are the
+// host's, and are reached through the sandbox's proxy.
+func (d *decider) connects(r supervisor.Request) error {
+	if err := d.may(tool.FileWrite, r.Path); err != nil {
+		return err
+	}
+	if r.Act&supervisor.Create != 0 || r.Own {
+		return nil
+	}
+	return refusal{tool.Action{Kind: tool.FileWrite, Path: r.Path, Real: r.Path}, policy.Decision{Reason: "it is a socket of another program; name it in network.sockets"}}
+}
+
+// refuses reports whether a path could not be used so.
+func (d *decider) refuses(use sandbox.Use, p string) bool {
+	switch use {
+	case sandbox.Read:
+		return d.may(tool.FileRead, p) != nil
+	case sandbox.Wrote:
+		return d.may(tool.FileWrite, p) != nil
+	}
+	return false
+}
+
+// concerns reports whether the policy decides about a path. All else is the sandbox's own, or what its
+// mount says.
+func (d *decider) concerns(p string) bool {
+	_, over := sandbox.Cover(d.mounts, p)
+	switch {
+	case over == nil:
+		return false
+	case over.Kind == sandbox.Mask: // a move of the host's can take it away
+		return true
+	}
+	return over.Kind == sandbox.Bind && (over.Folder || over.Access == sandbox.WriteOnly) && !over.System && over.From == ""
+}
+
+func (d *decider) may(kind tool.ActionKind, p string) error {
+	a := tool.Action{Kind: kind, Path: p, Real: p}
+	if kind != tool.FileRead {
+		a.Lead = d.lead(p)
+	}
+	decided := d.chain.DecideAction(a)
+	switch {
+	case decided.Effect == policy.Allow:
+		return nil
+	case decided.Effect != policy.Ask:
+		return refusal{a, decided}
+	case d.approved(a):
+		return nil
+	case d.ask == nil:
+		decided.Reason += ", but no approver can be asked"
+		return refusal{a, decided}
+	}
+	return &supervisor.Ask{About: a.String(), Wait: func(ctx context.Context) error {
+		if d.answers.Get(ctx, a.String(), func() bool { return d.ask(ctx, a, decided) }) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.given[a.String()] = true
+			return nil
+		}
+		decided.Reason += ", which was not given"
+		return refusal{a, decided}
+	}}
+}
+
+func (d *decider) approved(a tool.Action) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.given[a.String()]
+}
+
+// refusal is a decision against an action.
+type refusal struct {
+	tool.Action
+	policy.Decision
+}
+
+// Error implements error.
+func (r refusal) Error() string { return r.Decision.Reason }
+
+// maxRefusals bounds how many refused paths are named of one command.
+const maxRefusals = 20
+
+// denied is told of each refused call. Each path is recorded once.
+func (d *decider) denied(_ supervisor.Request, err error) {
+	var r refusal
+	if !errors.As(err, &r) {
+		return
+	}
+	action := r.Action.String()
+	d.p.Refuse(tool.Refused{Action: action, Rule: r.Decision.Rule.String(), Reason: r.Decision.Reason})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count++
+	if !d.said[action] && len(d.list) < maxRefusals {
+		d.said[action] = true
+		d.list = append(d.list, sandbox.Refusal{Kind: r.Action.Kind, Path: r.Action.Path, Reason: r.Decision.Reason})
+	}
+}

@@ -1,0 +1,262 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/repository"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/supervisor"
+)
+
+// ofRepository lets a command make a Git repository and change its settings as Git does, as long as
+// Git runs no program for it. err is the policy's refusal, which must come from the name alone: no entry denies the path,
+// and another folder may be made there.
+func (d *decider) ofRepository(r supervisor.Request, err error) error {
+	switch path.Base(r.Path) {
+	case ".gitmodules":
+		return d.byContent(r, err, harmlessModules)
+	case ".gitattributes":
+		return d.byContent(r, err, harmlessAttributes)
+	}
+	git, part, ok := inRepository(r.Path)
+	removes := r.Act&^supervisor.Folder == supervisor.Remove
+	var by refusal
+	switch {
+	case !ok, !errors.As(err, &by), d.byEntry(r.Path, by):
+		return err
+	case r.Act == supervisor.Create|supervisor.Folder && (part == "" || part == "hooks"), removes && part == "":
+		return nil // an empty folder, or a file .git
+	case (r.Act == supervisor.Create|supervisor.Write || r.Act == supervisor.Write|supervisor.Anew) && (part == "" && !nested(git) || part == "commondir" && nested(git)):
+		return supervisor.Draft{May: func(text []byte) error { return d.leadsBack(git, part, string(text), err) }}
+	case part == "":
+		return err
+	case part == "modules", part == "worktrees":
+		if r.Act == supervisor.Create|supervisor.Folder || removes {
+			return nil
+		}
+		return err
+	case strings.HasPrefix(part, "hooks/") && strings.HasSuffix(part, ".sample") && r.Act&supervisor.Moved == 0, part == "hooks" && r.Act == supervisor.Remove|supervisor.Folder:
+		return nil // Git runs no hook of that name
+	case part == "config" || part == "config.worktree":
+		return d.ofConfig(r, path.Join(git, part), err)
+	case nested(git) && part == "gitdir" && d.leads.Around(r.Path):
+		return err // it says from where relative settings lead
+	case nested(git) && part == "commondir" && removes:
+		return nil
+	case nested(git) && !slices.ContainsFunc(sandbox.Steering, func(s string) bool { return part == s || strings.HasPrefix(part, s+"/") }):
+		return nil // as in a .git: its names are decided one by one
+	}
+	return err
+}
+
+// leadsBack decides about a file .git, and about the commondir of a worktree: by them a repository has its settings
+// elsewhere. They may lead to folders of Git's whose settings are decided as well. err is the refusal.
+func (d *decider) leadsBack(git, part, text string, err error) error {
+	if len(text) > supervisor.MaxDraft {
+		return err
+	}
+	if part == "commondir" {
+		if strings.TrimSuffix(text, "\n") == "../.." && path.Base(path.Dir(git)) == "worktrees" {
+			return nil
+		}
+		return err
+	}
+	to, ok := strings.CutPrefix(strings.TrimSuffix(text, "\n"), "gitdir: ")
+	if !ok || to == "" || strings.ContainsFunc(to, func(r rune) bool { return r < ' ' }) {
+		return err
+	}
+	if !path.IsAbs(to) {
+		to = path.Join(path.Dir(git), to)
+	}
+	in, _, ok := inRepository(path.Join(to, "HEAD"))
+	if to = path.Clean(to); !ok || in != to || !nested(in) || !d.concerns(to) {
+		return err
+	}
+	if real, rerr := filepath.EvalSymlinks(d.at(to)); rerr != nil || real != d.at(to) {
+		return err
+	}
+	return nil
+}
+
+// byEntry reports whether an entry of the policy refuses a path in a repository, rather than the name .git.
+func (d *decider) byEntry(p string, by refusal) bool {
+	if byRule(by) {
+		return true
+	}
+	i := strings.LastIndex(p+"/", "/.git/")
+	return d.may(tool.FileWrite, path.Join(p[:i], sandbox.AnyName, p[i+len("/.git"):])) != nil
+}
+
+func byRule(by refusal) bool {
+	return slices.ContainsFunc(by.Refusals, func(x policy.Refusal) bool { return x.Rule != nil && x.Rule.Line > 0 })
+}
+
+// byContent decides about a file that Git writes when it checks out a commit, and that is sensitive for its name alone. It
+// may be written if its content starts no program.
+func (d *decider) byContent(r supervisor.Request, err error, harmless func(text []byte) bool) error {
+	var by refusal
+	if !errors.As(err, &by) || byRule(by) || d.may(tool.FileWrite, path.Join(path.Dir(r.Path), sandbox.AnyName)) != nil {
+		return err
+	}
+	may := func(text []byte) error {
+		if len(text) <= supervisor.MaxDraft && harmless(text) {
+			return nil
+		}
+		return err
+	}
+	switch r.Act {
+	case supervisor.Remove:
+		return nil
+	case supervisor.Create | supervisor.Write, supervisor.Write | supervisor.Anew:
+		return supervisor.Draft{May: may}
+	case supervisor.Create | supervisor.Moved:
+		if text, rerr := readMoved(r.File); rerr == nil && may(text) == nil {
+			return supervisor.Instead{Content: text}
+		}
+	}
+	return err
+}
+
+// ofConfig decides about a file of settings: it may be replaced by one that names no new program.
+func (d *decider) ofConfig(r supervisor.Request, p string, err error) error {
+	was, rerr := os.ReadFile(d.at(p))
+	if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		return err
+	}
+	mayHold := func(folder string) bool { return nested(path.Dir(p)) && d.holds(path.Dir(p), folder) }
+	switch r.Act {
+	case supervisor.Change:
+		return nil // its mode says nothing about its content
+	case supervisor.Remove:
+		if len(was) <= maxConfig && harmlessConfig(was, nil, mayHold) {
+			return nil
+		}
+		return err
+	case supervisor.Create | supervisor.Moved:
+		text, rerr := readMoved(r.File)
+		if rerr != nil {
+			return errors.Join(err, rerr)
+		}
+		if harmlessConfig(text, was, mayHold) {
+			return supervisor.Instead{Content: text}
+		}
+	}
+	return err
+}
+
+// holds reports whether a folder may have the files of a submodule: it is in the repository that has the submodule.
+func (d *decider) holds(git, folder string) bool {
+	if path.IsAbs(folder) || strings.HasPrefix(folder, "~") {
+		return false
+	}
+	top, _, _ := strings.Cut(git+"/", "/.git/")
+	to := path.Join(git, folder)
+	return to != top && sandbox.Within(to, top) && !strings.Contains(to+"/", "/.git/")
+}
+
+// inRepository divides a path after a repository's own folder. That of a worktree or submodule lies in that of another
+// repository.
+func inRepository(p string) (git, part string, ok bool) {
+	if strings.HasSuffix(p, "/.git") {
+		return p, "", true
+	}
+	i := strings.LastIndex(p, "/.git/")
+	if i < 0 {
+		return "", "", false
+	}
+	git, part = p[:i+len("/.git")], p[i+len("/.git/"):]
+	for {
+		in, rest, _ := strings.Cut(part, "/")
+		if rest == "" || in != "worktrees" && in != "modules" {
+			return git, part, true
+		}
+		name, inside, _ := strings.Cut(rest, "/")
+		if in == "modules" { // its name can have slashes
+			name, inside = module(rest)
+		}
+		git, part = path.Join(git, in, name), inside
+	}
+}
+
+// module divides a path in modules before the first name that steers a repository.
+func module(p string) (name, inside string) {
+	parts := strings.Split(p, "/")
+	for i := 1; i < len(parts); i++ {
+		if rest := strings.Join(parts[i:], "/"); slices.ContainsFunc(sandbox.Steering, func(s string) bool { return rest == s || strings.HasPrefix(rest, s+"/") }) {
+			return strings.Join(parts[:i], "/"), rest
+		}
+	}
+	if len(parts) == 1 {
+		return p, ""
+	}
+	return parts[0], strings.Join(parts[1:], "/")
+}
+
+// nested reports whether a repository's own folder is that of a worktree or submodule.
+func nested(git string) bool { return !strings.HasSuffix(git, "/.git") }
+
+// claim notes the names by which a folder becomes a repository. Two of them that come at the same time then know of
+// each other.
+func (d *decider) claim(r supervisor.Request) {
+	part := repository.Part(r.Path)
+	if part == "" {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := path.Join(path.Dir(r.Path), part)
+	if r.Act&supervisor.Create != 0 {
+		d.claims[key] = true
+	} else if r.Act&supervisor.Remove != 0 {
+		delete(d.claims, key)
+	}
+}
+
+// lead is the fact of the same name about a path that is written.
+func (d *decider) lead(p string) string {
+	dir := path.Dir(p)
+	claimed := func(name string) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.claims[path.Join(dir, name)]
+	}
+	if repository.Part(p) != "" && repository.Completes(p, claimed) {
+		return p
+	}
+	return d.leads.Lead(p)
+}
+
+// maxConfig bounds a repository's settings that are looked through.
+const maxConfig = 64 << 10
+
+// readMoved reads a file by a descriptor without any access.
+func readMoved(fd int) ([]byte, error) {
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if len(text) > maxConfig {
+		return nil, fs.ErrInvalid
+	}
+	return text, err
+}

@@ -1,0 +1,54 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/supervisor"
+)
+
+// takes refuses a name by which other names lead elsewhere: a link in the place of a folder on the way to a name that
+// the command may not write.
+func (d *decider) takes(r supervisor.Request) error {
+	link := r.Act&(supervisor.Create|supervisor.Write|supervisor.Folder|supervisor.Moved) == supervisor.Create ||
+		r.Act&(supervisor.Create|supervisor.Moved) == supervisor.Create|supervisor.Moved && kindOf(r.File) == unix.S_IFLNK
+	if !link {
+		return nil
+	}
+	return d.links(r.Path)
+}
+
+// links decides about a link by what would be beneath it.
+func (d *decider) links(p string) error {
+	if lead := d.leads.Below(p); lead != "" {
+		if err := d.may(tool.FileWrite, lead); err != nil {
+			return err
+		}
+	}
+	for _, rest := range policy.SensitiveBelow(p) {
+		if err := d.may(tool.FileWrite, p+"/"+strings.ReplaceAll(rest, "*", sandbox.AnyName)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// led refuses to move a folder whose repository would be led to another place by its settings.
+func (d *decider) led(p, lead string) error {
+	return refusal{tool.Action{Kind: tool.FileWrite, Path: p, Real: p}, policy.Decision{Reason: "settings of a Git repository in it name " + lead + ", which would be another path then"}}
+}
+
+// kindOf is the type of what a descriptor stands for; 0: it is not known.
+func kindOf(fd int) uint32 {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Mode & unix.S_IFMT
+}
