@@ -283,8 +283,8 @@ func TestScript(t *testing.T) {
 		{"cat <<-E\n\t`a`\n\tE", "cat; a"},
 		{"a > out/f 2>&1", "w:/ws/out/f; a"},
 		{"a >> /x < in 2> /dev/null", "w:/x; r:/ws/in; a"},
-		{"a > \"$f\"", "?; a"},
-		{"a > d/../f", "?; a"},
+		{"a > \"$f\"", "a"},
+		{"a > d/../f", "a"},
 		{"a >& f", "?; a"},
 		{"echo x > /dev/tcp/1.2.3.4/80", "?"},
 		{"> f", "w:/ws/f"},
@@ -321,17 +321,17 @@ func TestScript(t *testing.T) {
 		{"f() { local x=\"$1\"; }; export FOO=\"$x\"", ""}, {"export PATH=\"$x\"", "?"}, {"local x=$1", ""},
 		{"local x=\"$1\"; x=5; echo $((x))", "?"},
 		{"cd d && a > f", "a @/ws/d; w:/ws/d/f"},
-		{"cd d; a > f", "?; a @"},
+		{"cd d; a > f", "a @"},
 		{"cd d || exit 1; a > f", "w:/ws/d/f; a @/ws/d"},
-		{"cd d && a || b > f", "a @/ws/d; ?; b @"},
-		{"cd d && cd e || b > f", "?; b @"},
+		{"cd d && a || b > f", "a @/ws/d; b @"},
+		{"cd d && cd e || b > f", "b @"},
 		{"cd d && a || exit 1; b > f", "a @/ws/d; w:/ws/d/f; b @/ws/d"},
-		{"cd d || a; b > f", "a; ?; b @"},
+		{"cd d || a; b > f", "a; b @"},
 		{"cd d && cd e && a", "a @/ws/d/e"},
 		{"cd \"$d\" && a", "a @"},
 		{"(cd d && a); b", "a @/ws/d; b"},
-		{"if a; then cd d; fi; b > f", "a @; ?; b @"},
-		{"f() { cd d; }; f && a > f", "?; a @"},
+		{"if a; then cd d; fi; b > f", "a @; b @"},
+		{"f() { cd d; }; f && a > f", "a @"},
 		{"echo a | xargs rm", "xargs rm; rm $*"},
 		{"find . -exec rm {} \\;", "find . -exec rm {} ;; rm $"},
 		{"find . -name *.go", "find . -name $*"}, {"find . -name *", "find . -name $*; ?"}, {"find . -name -ex*", "find . -name $*; ?"}, {"find . $x", "find . $*; ?"},
@@ -349,7 +349,7 @@ func TestScript(t *testing.T) {
 		{"p=$!; wait $p; wait \"$!\" 12", ""}, {"wait $x", "?"}, {"wait -p 'a[$(rm)]'", "?"},
 		{"f() { a; } & f", "a; f"}, {"f() { a; }; unset f; f", "a; ?"},
 		{"if a; then ls() { cd /x; }; fi; ls; b", "a @; ls @; b @"},
-		{"cd d || exit 1 2; a > f", "?; a @"}, {"cd d || exit $x; a > f", "?; a @"},
+		{"cd d || exit 1 2; a > f", "a @"}, {"cd d || exit $x; a > f", "a @"},
 		{"echo rm | xargs -I A -iecho sh -c echo", "xargs -I A -iecho sh -c echo; sh -c $; ?"},
 		{"echo rm | xargs -I A -L1 env", "xargs -I A -L1 env; env $*; ?"},
 		{"sh -o $x script", "sh -o $* script; ?"},
@@ -434,4 +434,34 @@ func FuzzScript(f *testing.F) {
 			t.Fatalf("%q holds a control character", canon)
 		}
 	})
+}
+
+// A file that is not certain is left to the sandbox. Without one it is denied.
+func TestUncertainFiles(t *testing.T) {
+	foreign := env
+	foreign.Foreign = true
+	for _, src := range []string{`a > "$f"`, "a < $f", "a >> d/../f", "cd d; a > f", "cd d; a 2> f", `for f in a b; do b > "o_$f"; done`, `find . -fprint "$x"`, "find d/.. -delete"} {
+		inside, err := command.Script(src, env, "/ws", unknown)
+		outside, err2 := command.Script(src, foreign, "/ws", unknown)
+		isFile := func(a tool.Action) bool { return a.Kind != tool.Command && a.Argument == tool.NoArgument }
+		if err != nil || err2 != nil || slices.ContainsFunc(inside.Actions, isFile) || !slices.ContainsFunc(outside.Actions, func(a tool.Action) bool { return isFile(a) && a.Unknown != "" }) {
+			t.Errorf("%s: %v, without a sandbox %v; %v, %v", src, inside.Actions, outside.Actions, err, err2)
+		}
+	}
+	for _, src := range []string{"a > /tmp/x", "a > /dev/stderr", "a >> /var/tmp/x"} {
+		inside, err := command.Script(src, env, "/ws", unknown)
+		outside, err2 := command.Script(src, foreign, "/ws", unknown)
+		file := func(script command.Reading, as tool.Argument) bool {
+			return slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return a.Kind == tool.FileWrite && a.Argument == as })
+		}
+		if err != nil || err2 != nil || !file(inside, tool.FileArgument) || !file(outside, tool.NoArgument) {
+			t.Errorf("%s: %v, without a sandbox %v; %v, %v", src, inside.Actions, outside.Actions, err, err2)
+		}
+	}
+	for _, src := range []string{"a > /dev/tcp/x.test/1", "a > ~/x", `a > "$HOME/x"`} {
+		script, err := command.Script(src, env, "/ws", unknown)
+		if err != nil || !slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return a.Kind == tool.FileWrite }) {
+			t.Errorf("%s: %v, %v", src, script.Actions, err)
+		}
+	}
 }

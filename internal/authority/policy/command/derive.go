@@ -6,6 +6,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -259,15 +260,22 @@ func climbs(p string) bool {
 	return false
 }
 
-// file adds a file action for a path as a command line spells it.
+// ownFolder matches a path in a folder that a sandbox has of its own.
+var ownFolder = regex.Lazy(`^/(?:tmp|var/tmp|dev)(?:/|$)`)
+
+// file adds a file action for a path as a command line spells it. A path that is not certain, and one in a folder that
+// sandboxes have of their own, is left to the sandbox, where there is one.
 func (d *deriver) file(kind tool.ActionKind, p string) {
 	full := join(d.dir, p)
 	switch {
 	case full == "/dev/null":
 	case strings.HasPrefix(full, "/dev/tcp/"), strings.HasPrefix(full, "/dev/udp/"):
 		d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use http.get"})
-	case full != "":
+	case full != "" && (d.env.Foreign || !ownFolder.MatchString(full)):
 		d.add(tool.Action{Kind: kind, Path: full})
+	case full != "":
+		d.add(tool.Action{Kind: kind, Path: full, Argument: tool.FileArgument})
+	case !d.env.Foreign && !inHome(p):
 	case nonLiteral(p):
 		d.add(tool.Action{Kind: kind, Unknown: "the file's name is not literal; write it out"})
 	case climbs(p):

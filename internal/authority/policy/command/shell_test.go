@@ -175,13 +175,26 @@ func (w shellWorld) whole(shell string) func(string) (string, []tool.Action) {
 		if err != nil || shell != "bash" && !script.POSIX {
 			return "", nil
 		}
-		return script.Text, script.Actions
+		foreign, _ := command.Script(src, w.foreign(), w.work, []string{"LOG"}) // with the same errors
+		return script.Text, append(script.Actions, uncertainFiles(foreign.Actions)...)
 	}
+}
+
+// foreign is an environment without a sandbox, in which no file is left to one.
+func (w shellWorld) foreign() tool.Env {
+	env := w.env()
+	env.Foreign = true
+	return env
+}
+
+func uncertainFiles(actions []tool.Action) []tool.Action {
+	return slices.DeleteFunc(slices.Clone(actions), func(a tool.Action) bool { return a.Kind == tool.Command || a.Unknown == "" })
 }
 
 func (w shellWorld) inner(shell string) func(string) (string, []tool.Action) {
 	return func(src string) (string, []tool.Action) {
-		return src, command.Actions([]string{shell, "-c", src}, w.env(), w.work)
+		argv := []string{shell, "-c", src}
+		return src, append(command.Actions(argv, w.env(), w.work), uncertainFiles(command.Actions(argv, w.foreign(), w.work))...)
 	}
 }
 
