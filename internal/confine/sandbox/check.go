@@ -73,7 +73,14 @@ func CheckCommand(ctx context.Context, p permit.Permit, v View, at func(string) 
 		}
 		if a.Unknown == "" {
 			var err error
-			if a.Exe, a.Names, err = LookupIn(at, slices.Concat(path, a.Search), a.Argv[0], a.Dir); err != nil {
+			a.Exe, a.Names, err = LookupIn(at, slices.Concat(path, a.Search), a.Argv[0], a.Dir)
+			switch {
+			case c.Shell && Absent(err):
+				if err := p.Check(a); err != nil {
+					return err
+				}
+				continue // the shell says so, where it comes to it
+			case err != nil:
 				return err
 			}
 		}

@@ -70,6 +70,9 @@ func LookupIn(at func(string) string, path []string, argv0, dir string) (exe str
 	return "", nil, e.WithHint("install it there, or add its folder to the policy's commands.path")
 }
 
+// Absent reports whether an error of [Lookup] says that there is no such program.
+func Absent(err error) bool { return errors.Is(err, fault.NotFound) }
+
 func notRunnable(argv0 string, err error) error {
 	var coded *fault.Error
 	if errors.As(err, &coded) {

@@ -220,6 +220,9 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 	prof, st, err := b.compile(ctx, m, p.Chain(), limits, c, func(dir, exe string, names []string) error {
 		return sandbox.CheckCommand(ctx, p, c.layers, c.at, c.Command, dir, exe, names, limits.Path)
 	})
+	if c.image == nil {
+		err = sandbox.TellWhere(err, p.Env().Home, c.Argv[0])
+	}
 	if err == nil && c.Proxy == nil {
 		var added bool
 		st.env, added, err = sandbox.AddSecrets(p, c.Command, b.conf.Secret, st.env)

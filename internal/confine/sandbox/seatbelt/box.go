@@ -190,7 +190,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 		return sandbox.CheckCommand(ctx, p, view{}, same, c, dir, exe, names, limits.Path)
 	})
 	if err != nil {
-		return sandbox.Outcome{}, err
+		return sandbox.Outcome{}, sandbox.TellWhere(err, p.Env().Home, c.Argv[0])
 	}
 	tmp, err := newScratch()
 	if err != nil {
