@@ -326,3 +326,21 @@ api: {allow: ["*.read"]}`)...)
 		}
 	}
 }
+
+// Wildcards do not match the usual names of files that hold secrets, and match those of ordinary files.
+func TestUsualNamesOfSecrets(t *testing.T) {
+	c := chain(t, "files: {read: {allow: ['**']}}")
+	for want, names := range map[policy.Effect][]string{
+		policy.Deny: {"service-account.json", "serviceAccountKey.json", "credentials.json", "client_secret_1-x.apps.googleusercontent.com.json", "gha-creds-0a.json", "x.tfstate", "terraform.tfstate.backup", "prod.auto.tfvars", "kubeconfig", "dev.kubeconfig",
+			"secrets.yml", "Secrets.YAML", "prod.env", ".dev.vars", ".vault_pass", "deploy_key", "AuthKey_A1.p8", "krb5.keytab", "home.ovpn", "login.keychain-db", ".config/sops/age/keys.txt", ".dbt/profiles.yml", "pgpass.conf"},
+		policy.Allow: {"go.env", "secrets.go", "secrets.md", "credentials.go", "client_secret.go", "variables.tf", "main.tf", "vault.go", "deploy_key.go", "env", "environment.env.d"},
+	} {
+		for _, n := range names {
+			for _, dir := range []string{"/ws/", "/ws/a/b/"} {
+				if d := c.DecideAction(tool.Action{Kind: tool.FileRead, Path: dir + n, Real: dir + n}); d.Effect != want {
+					t.Errorf("%s%s: %v, want %v", dir, n, d.Effect, want)
+				}
+			}
+		}
+	}
+}

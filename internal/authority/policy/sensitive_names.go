@@ -13,24 +13,27 @@ import (
 // readSensitive are names whose files hold secrets.
 var readSensitive = []string{
 	// variables and shells
-	".env", ".env.*", ".envrc",
+	".env", ".env.*", ".envrc", "prod.env", "production.env", "staging.env", "development.env", "dev.env", "local.env", "secret.env", "secrets.env", ".dev.vars", "secrets.yml", "secrets.yaml", "secrets.json", "secrets.toml",
 	".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".history", "fish_history", ".python_history",
 	".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst",
 	// keys and key stores
 	".ssh", ".gnupg", ".pki", ".secrets", ".credentials", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.kdb", "*.kdbx", "*.jks", "*.keystore",
+	"*.p8", "*.pkcs12", "*.keytab", "*.ovpn", "*.keychain", "*.keychain-db", "*.agilekeychain", "deploy_key", "deploy-key", ".config/sops/age",
 	"id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*",
-	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".1password", ".op", ".config/op", ".vault-token",
+	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".1password", ".op", ".config/op", ".vault-token", ".vault_pass", ".vault-pass", ".vault_password",
 	"Library/Keychains", ".bitcoin", ".electrum", ".ethereum",
 	// clouds and services
 	".aws", ".azure", ".gcloud", ".config/gcloud", ".oci", ".aliyun", ".kube", ".docker", ".dockercfg", ".config/containers/auth.json",
 	".config/doctl", ".config/rclone", ".s3cfg", ".boto", ".databrickscfg", ".snowsql", ".kaggle", ".cache/huggingface/token",
-	".terraform.d/credentials*", ".terraformrc", ".pulumi/credentials.json", ".circleci/cli.yml",
+	"service-account.json", "service_account.json", "service-account-key.json", "serviceAccountKey.json", "credentials.json", "application_default_credentials.json",
+	"client_secret.json", "client_secrets.json", "client_secret_*", "gha-creds-*", "kubeconfig", "*.kubeconfig", ".snowflake", ".dbt/profiles.yml", ".ngrok2", ".config/ngrok", ".passwd-s3fs",
+	"*.tfstate", "terraform.tfstate*", "*.tfvars", ".terraform.d/credentials*", ".terraformrc", ".pulumi/credentials.json", ".circleci/cli.yml",
 	// sources and packages
 	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".subversion/auth",
 	".npmrc", ".pypirc", ".cargo/credentials*", ".gem/credentials", ".m2/settings.xml", ".m2/settings-security.xml",
 	".composer/auth.json", ".config/composer/auth.json", ".nuget/nuget/nuget.config",
 	// databases and web servers
-	".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd",
+	".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf", ".htpasswd",
 	// agents
 	".claude.json", ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
 	".config/github-copilot", ".local/share/opencode/auth.json",
