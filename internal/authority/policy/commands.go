@@ -28,7 +28,7 @@ type commandSettings struct {
 	maxOutput, memory, disk int64
 	processes, openFiles    int
 
-	untold    string // "ask" or "deny"; "" is ask
+	untold    string // "ask", "deny" or "allow"; "" is ask
 	untoldPos fault.Pos
 }
 
@@ -37,7 +37,7 @@ func (s *commandSettings) setting() setting {
 		s.variables(), words("cwd", &s.cwd, checkCwd), words("path", &s.path, checkFolder), duration("timeout", &s.timeout),
 		size("max_output", &s.maxOutput), size("memory", &s.memory), count("processes", &s.processes, 1),
 		duration("cpu", &s.cpu), count("files", &s.openFiles, 16), size("disk", &s.disk),
-		choice("untold", &s.untold, Ask.String(), Deny.String()).at(&s.untoldPos))
+		choice("untold", &s.untold, Ask.String(), Deny.String(), Allow.String()).at(&s.untoldPos))
 }
 
 // variable is an entry NAME=value of commands.env.

@@ -257,6 +257,12 @@ func (r *Rules) searchAmong(c *candidates, id sectionID, f *facts, link int, all
 	if best != nil {
 		return best.effect, best
 	}
+	if id == commandSection {
+		if b := r.allowsInside(f.action); b != nil {
+			all.match(link, b, f.action, nil)
+			return Allow, b
+		}
+	}
 	if f.action.Typed && id == commandSection {
 		all.match(link, &r.typed, f.action, nil)
 		return Ask, &r.typed

@@ -72,6 +72,7 @@ func (p *parser) content(d *content, root *document.Node) {
 	p.mapping(root, "", fields)
 	d.place.check(p, root, "", d.inherit)
 	d.data.check(p, "", d.inherit)
+	d.commands.checkUntold(p)
 	d.addStandard(p)
 	if root.Lookup("version") == nil {
 		p.Fail(root, "version", "the version is missing").Hint = "begin the policy with version: 1"

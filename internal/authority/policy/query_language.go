@@ -84,6 +84,9 @@ func (r *Rules) language(b *language.Builder, id sectionID, least Effect) langua
 			}
 		}
 	}
+	if id == commandSection && r.untold.inside != nil {
+		in = append(in, language.All) // programs of the workspace, and perhaps less
+	}
 	if id == toolSection && !s.allowSet {
 		in = append(in, b.Repeat(b.NotIn(':', ':'))) // the built-in tools; others have a source in their ID
 	}

@@ -185,7 +185,7 @@ func (c Chain) carryModes(d *content) {
 		if o.durability == "power" || d.durability == "" {
 			d.durability = o.durability
 		}
-		if o.commands.untold == Deny.String() {
+		if o.commands.untold == Deny.String() || d.commands.untold == Allow.String() && o.commands.untold != Allow.String() && !r.sections[commandSection].inherits {
 			d.commands.untold = o.commands.untold
 		}
 		stricter(&d.tools.askFromRisk, o.tools.askFromRisk)

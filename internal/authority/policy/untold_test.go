@@ -27,6 +27,9 @@ func TestCommandsThatCannotBeDetermined(t *testing.T) {
 		"one command is denied":            {[]string{"commands: {allow: ['**'], deny: ['rm **']}"}, policy.Ask, "needs approval by commands.untold: the call's needs are unknown: not literal; write it out", "commands.untold"},
 		"one command is asked about":       {[]string{"commands: {allow: ['**'], ask: ['rm **'], untold: deny}"}, policy.Deny, "the call's needs are unknown: not literal; write it out", `commands.untold "deny"`},
 		"some commands are allowed":        {[]string{"commands: {allow: ['git **']}"}, policy.Ask, "write it out", ""},
+		"allowed by the key":               {[]string{"commands: {allow: ['**'], deny: ['rm **'], untold: allow}"}, policy.Allow, "", `commands.untold "allow"`},
+		"allowed by one of two":            {[]string{"commands: {allow: ['**'], deny: ['rm **'], untold: allow}", "commands: {allow: ['**'], deny: ['rm **']}"}, policy.Ask, "", "commands.untold"},
+		"allowed by both":                  {[]string{"commands: {allow: ['**'], deny: ['rm **'], untold: allow}", "commands: {allow: ['**'], ask: ['x'], untold: allow}"}, policy.Allow, "", ""},
 		"asked by the key":                 {[]string{"commands: {allow: ['git **'], untold: ask}"}, policy.Ask, "", `commands.untold "ask"`},
 		"denied by the key":                {[]string{"commands: {allow: ['git **'], untold: deny}"}, policy.Deny, "write it out", `commands.untold "deny"`},
 		"no command is allowed":            {[]string{"commands: {untold: ask}"}, policy.Deny, "write it out", "default"},
@@ -56,15 +59,17 @@ func TestCommandsThatCannotBeDetermined(t *testing.T) {
 	}
 }
 
-// An untold key survives printing, and only its two values are valid.
+// An untold key survives printing, and only its values are valid. It allows nothing where a list is closed.
 func TestUntoldIsPrinted(t *testing.T) {
 	p := rules(t, "commands: {allow: [ls], untold: deny}").Policy()
 	again, err := policy.Parse("p", p.Print())
 	if err != nil || string(again.Print()) != string(p.Print()) || !strings.Contains(string(p.Print()), "untold: deny") {
 		t.Errorf("%v\n%s", err, p.Print())
 	}
-	if _, err := policy.Parse("p", []byte("version: 1\ncommands: {untold: allow}")); err == nil || !strings.Contains(err.Error(), "commands.untold") {
-		t.Errorf("allow: %v", err)
+	for _, bad := range []string{"untold: yes", "untold: allow", "allow: ['git **'], untold: allow", "allow: ['**'], cwd: ['src/**'], untold: allow", "allow: ['**'], env: [A=1], untold: allow"} {
+		if _, err := policy.Parse("p", []byte("version: 1\ncommands: {"+bad+"}")); err == nil || !strings.Contains(err.Error(), "commands.untold") {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }
 
@@ -103,4 +108,33 @@ func TestUntoldCommandsAreNeverMilderThanOthers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// untold: allow leaves to the sandbox what the text does not show, and the programs of the workspace. Entries still hold
+// for commands that it shows, and nothing is left where there is no sandbox.
+func TestUntoldIsLeftToTheSandbox(t *testing.T) {
+	c := chain(t, "commands: {allow: ['**'], ask: ['make **'], deny: ['git push **', 'docker **'], untold: allow}")
+	for _, tt := range []struct {
+		argv []string
+		want policy.Effect
+	}{
+		{[]string{"ls"}, policy.Allow}, {[]string{"make"}, policy.Ask}, {[]string{"git", "push"}, policy.Deny},
+		{[]string{".venv/bin/python", "-V"}, policy.Allow}, {[]string{"./bin/svc"}, policy.Allow}, {[]string{"/ws/node_modules/.bin/tsc"}, policy.Allow},
+		{[]string{"./docker", "ps"}, policy.Deny}, {[]string{"./make"}, policy.Allow}, {[]string{"/opt/tool"}, policy.Deny}, {[]string{"../tool"}, policy.Deny}, {[]string{"/ws/../opt/tool"}, policy.Deny},
+	} {
+		a := run(tt.argv...)
+		a.Dir = "/ws"
+		if d := c.DecideAction(a); d.Effect != tt.want {
+			t.Errorf("%q: %v by %s", tt.argv, d.Effect, d.Rule)
+		}
+		a.Unconfined = true
+		if d := c.DecideAction(a); strings.Contains(tt.argv[0], "/") && d.Effect == policy.Allow {
+			t.Errorf("%q without a sandbox: %v by %s", tt.argv, d.Effect, d.Rule)
+		}
+	}
+	outside := untold
+	outside.Unconfined = true
+	if d := c.DecideAction(outside); d.Effect != policy.Ask {
+		t.Errorf("without a sandbox: %v by %s", d.Effect, d.Rule)
+	}
 }

@@ -76,6 +76,8 @@ type Action struct {
 	// Contents is the content of the files that the action names and that the grant
 	// may write (facts; looked up only if a person is asked).
 	Contents []Content `json:",omitempty"`
+	// Unconfined: another program carries the command out, without Remit's sandbox.
+	Unconfined bool `json:",omitempty"`
 	// Typed: a person typed exactly this command. Where no entry of commands says
 	// anything of it, it needs their approval instead of being denied.
 	Typed bool

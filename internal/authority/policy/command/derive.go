@@ -47,7 +47,7 @@ func (d *deriver) add(a tool.Action) {
 	switch {
 	case len(d.actions) < maxActions:
 		if a.Kind == tool.Command {
-			a.Input = d.input
+			a.Input, a.Unconfined = d.input, d.env.Foreign
 		}
 		a.Argv = plainMarkers(a.Argv)
 		if d.repeats > 0 {
@@ -55,7 +55,7 @@ func (d *deriver) add(a tool.Action) {
 		}
 		d.actions = append(d.actions, a)
 	case len(d.actions) == maxActions:
-		d.actions = append(d.actions, tool.Action{Kind: tool.Command, Unknown: "more commands than a decision can list; split the call"})
+		d.actions = append(d.actions, tool.Action{Kind: tool.Command, Unconfined: d.env.Foreign, Unknown: "more commands than a decision can list; split the call"})
 	}
 }
 

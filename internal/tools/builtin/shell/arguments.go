@@ -70,7 +70,7 @@ func (a *arguments) actions(env tool.Env, c sandbox.Command) []tool.Action {
 		if v, fixed := env.Values[name]; fixed && v != c.Env[name] {
 			actions = append(actions, command.Reassigned(name, a.argv(), c.Dir))
 		} else if why := command.Assignable(name, env); why != "" {
-			actions = append(actions, tool.Action{Kind: tool.Command, Argv: a.argv(), Dir: c.Dir, Unknown: why})
+			actions = append(actions, tool.Action{Kind: tool.Command, Argv: a.argv(), Dir: c.Dir, Unknown: why, Unconfined: env.Foreign})
 		}
 	}
 	return actions
