@@ -224,10 +224,10 @@ var mayImport = map[string]string{
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/browser tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/builtin/websearch tools/model tools/source/mcp
-		confine/browser confine/egress confine/placement confine/sandbox confine/sandbox/linux
+		confine/browser confine/egress confine/placement confine/repository confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile
-		base/fault base/garbage base/inspect base/tool
+		base/fault base/garbage base/inspect base/tool base/wholefile
 		github.com/google/uuid
 		net net/http os os/exec
 	`,
