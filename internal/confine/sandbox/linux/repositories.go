@@ -323,7 +323,7 @@ func harmlessConfig(text, earlier []byte, mayHold func(folder string) bool) bool
 // The lines of a .gitmodules that start no program.
 var (
 	modulesSection = regex.Lazy(`^\[submodule "[^"\\\x00-\x1f]+"\]\s*$`)
-	modulesLine    = regex.Lazy(`^\s*(?:(?:path|url|branch) = [^-\\"\x00-\x1f][^\\"\x00-\x1f]*|(?:shallow|ignore|fetchRecurseSubmodules) = \w+|update = (?:checkout|rebase|merge|none)|[#;].*)?$`)
+	modulesLine    = regex.Lazy(`^\s*(?:(?:path|url|branch) = [^- \\"\x00-\x1f][^\\"\x00-\x1f]*|(?:shallow|ignore|fetchRecurseSubmodules) = \w+|update = (?:checkout|rebase|merge|none)|[#;].*)?$`)
 )
 
 // harmlessModules reports whether a .gitmodules only names repositories and where they are.
@@ -342,7 +342,7 @@ var attribute = regex.Lazy(`^(?:[-!]?(?:text|binary|eol|crlf|ident|delta|diff|me
 // one.
 func harmlessAttributes(text []byte) bool {
 	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }) // as Git, which knows no other spaces
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}

@@ -57,7 +57,7 @@ func (d *decider) ofRepository(r supervisor.Request, err error) error {
 		return err // it says from where relative settings lead
 	case nested(git) && part == "commondir" && removes:
 		return nil
-	case nested(git) && !slices.ContainsFunc(sandbox.Steering, func(s string) bool { return part == s || strings.HasPrefix(part, s+"/") }):
+	case nested(git) && !steers(part) && (r.Act&supervisor.Moved == 0 || kindOf(r.File) != unix.S_IFDIR):
 		return nil // as in a .git: its names are decided one by one
 	}
 	return err
@@ -70,26 +70,38 @@ func (d *decider) leadsBack(git, part, text string, err error) error {
 		return err
 	}
 	if part == "commondir" {
-		if strings.TrimSuffix(text, "\n") == "../.." && path.Base(path.Dir(git)) == "worktrees" {
+		if of, found := strings.CutSuffix(path.Dir(git), "/worktrees"); found && isGitFolder(of) && strings.TrimSuffix(text, "\n") == "../.." {
 			return nil
 		}
 		return err
 	}
 	to, ok := strings.CutPrefix(strings.TrimSuffix(text, "\n"), "gitdir: ")
-	if !ok || to == "" || strings.ContainsFunc(to, func(r rune) bool { return r < ' ' }) {
-		return err
+	if !ok || to != path.Clean(to) || strings.ContainsFunc(to, func(r rune) bool { return r < ' ' }) {
+		return err // behind a link, .. is another folder
 	}
 	if !path.IsAbs(to) {
 		to = path.Join(path.Dir(git), to)
 	}
-	in, _, ok := inRepository(path.Join(to, "HEAD"))
-	if to = path.Clean(to); !ok || in != to || !nested(in) || !d.concerns(to) {
+	if !isGitFolder(to) || !nested(to) || !d.concerns(to) {
 		return err
 	}
-	if real, rerr := filepath.EvalSymlinks(d.at(to)); rerr != nil || real != d.at(to) {
+	if !hasNoLink(d.at(to)) {
 		return err
 	}
-	return nil
+	return nil // Git writes a file .git before it makes the folder
+}
+
+// hasNoLink reports whether no name of a path is a link, as far as the path exists.
+func hasNoLink(p string) bool {
+	for ; p != "/"; p = path.Dir(p) {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			return real == p
+		}
+		if _, err := os.Lstat(p); err == nil {
+			return false // a link to nothing
+		}
+	}
+	return true
 }
 
 // byEntry reports whether an entry of the policy refuses a path in a repository, rather than the name .git.
@@ -160,12 +172,23 @@ func (d *decider) ofConfig(r supervisor.Request, p string, err error) error {
 
 // holds reports whether a folder may have the files of a submodule: it is in the repository that has the submodule.
 func (d *decider) holds(git, folder string) bool {
-	if path.IsAbs(folder) || strings.HasPrefix(folder, "~") {
-		return false
+	if path.IsAbs(folder) || strings.HasPrefix(folder, "~") || folder != path.Clean(folder) || strings.ContainsAny(folder, ";#") {
+		return false // behind a link, .. is another folder; Git takes the rest for a comment
 	}
 	top, _, _ := strings.Cut(git+"/", "/.git/")
 	to := path.Join(git, folder)
-	return to != top && sandbox.Within(to, top) && !strings.Contains(to+"/", "/.git/")
+	return to != top && sandbox.Within(to, top) && !strings.Contains(to+"/", "/.git/") && hasNoLink(d.at(to))
+}
+
+// isGitFolder reports whether a path can be that of a repository's own folder.
+func isGitFolder(p string) bool {
+	git, _, ok := inRepository(p + "/config")
+	return ok && git == p
+}
+
+// steers reports whether a path in a repository's own folder has a name that steers a repository.
+func steers(part string) bool {
+	return slices.ContainsFunc(sandbox.Steering, func(s string) bool { return strings.Contains("/"+part+"/", "/"+s+"/") })
 }
 
 // inRepository divides a path after a repository's own folder. That of a worktree or submodule lies in that of another
