@@ -82,6 +82,13 @@ func (f *Finder) Below(p string) (lead string) {
 	return lead
 }
 
+// HoldsFiles reports whether settings of the repositories around a path put the files of one there, or below it.
+func (f *Finder) HoldsFiles(p string) (holds bool) {
+	w := walker{Finder: f, tell: func(string) bool { return true }, files: func(at string) { holds = holds || within(p, at) }}
+	w.around(p)
+	return holds
+}
+
 // Any reports whether the settings that decide about a path name anything in the folder.
 func (f *Finder) Any(p string) (any bool) {
 	f.each(p, func(string) bool { any = true; return false })
@@ -91,11 +98,16 @@ func (f *Finder) Any(p string) (any bool) {
 // Around reports whether settings of the repositories around a path name anything, not those of a person.
 func (f *Finder) Around(p string) (any bool) {
 	w := walker{Finder: f, tell: func(string) bool { any = true; return false }}
-	for dir := p; dir != path.Dir(dir) && !any; {
+	w.around(p)
+	return any
+}
+
+// around goes through the settings of the repositories around a path.
+func (w *walker) around(p string) {
+	for dir := p; dir != path.Dir(dir) && !w.over; {
 		dir = path.Dir(dir)
 		w.repository(dir)
 	}
-	return any
 }
 
 // Outward returns a path outside of a folder that settings of the repository in it, or in a folder of it, name.
@@ -159,7 +171,8 @@ type walker struct {
 	*Finder
 	tell  func(lead string) bool
 	over  bool
-	users bool // the settings are those of a person
+	users bool            // the settings are those of a person
+	files func(at string) // is told where core.worktree is; nil: nobody is
 }
 
 func (w *walker) lead(l string) { w.over = w.over || !w.tell(l) }
@@ -218,6 +231,9 @@ func (w *walker) gitFolder(git, at string, hasOwn bool, roots []string) {
 	for _, v := range slices.Concat(settings...) {
 		if v.kind == worktree {
 			roots = append(slices.Clip(roots), absolute(git, v.text, w.home))
+			if w.files != nil {
+				w.files(roots[len(roots)-1])
+			}
 		}
 	}
 	if len(roots) == 0 {

@@ -75,7 +75,7 @@ func (c *call) symlink(text, at, arg int) (int, unix.Errno) {
 	case to == "":
 		return -1, unix.ENOENT
 	}
-	return -1, c.makeName(at, arg, Create, func(s spot) error { return unix.Symlinkat(to, s.dir, s.name) })
+	return -1, c.makeName(at, arg, Create|Link, func(s spot) error { return unix.Symlinkat(to, s.dir, s.name) })
 }
 
 func (c *call) remove(at, arg, flags int) (int, unix.Errno) {

@@ -34,6 +34,7 @@ const (
 	Folder                 // with Create and Remove: the name becomes, or was, that of an empty folder
 	Connect
 	Anew // with Write: nothing of the old content stays
+	Link // with Create: the name becomes a symbolic link
 )
 
 // Request asks whether a process may do something.
@@ -359,7 +360,7 @@ func (c *call) still() unix.Errno {
 // String implements fmt.Stringer.
 func (a Act) String() string {
 	var out string
-	for i, name := range []string{"read", "write", "create", "remove", "change", "moved", "folder", "connect", "anew"} {
+	for i, name := range []string{"read", "write", "create", "remove", "change", "moved", "folder", "connect", "anew", "link"} {
 		if a&(1<<i) != 0 {
 			out += "," + name
 		}

@@ -3,11 +3,13 @@
 package linux
 
 import (
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/supervisor"
@@ -16,16 +18,22 @@ import (
 // takes refuses a name by which other names lead elsewhere: a link in the place of a folder on the way to a name that
 // the command may not write.
 func (d *decider) takes(r supervisor.Request) error {
-	link := r.Act&(supervisor.Create|supervisor.Write|supervisor.Folder|supervisor.Moved) == supervisor.Create ||
-		r.Act&(supervisor.Create|supervisor.Moved) == supervisor.Create|supervisor.Moved && kindOf(r.File) == unix.S_IFLNK
+	link := r.Act&supervisor.Link != 0 || r.Act&(supervisor.Create|supervisor.Moved) == supervisor.Create|supervisor.Moved && kindOf(r.File) == unix.S_IFLNK
 	if !link {
 		return nil
 	}
 	return d.links(r.Path)
 }
 
-// links decides about a link by what would be beneath it.
+// links decides about a link by what would be beneath it, and by what Git writes through it.
 func (d *decider) links(p string) error {
+	git, part, ok := inRepository(p)
+	switch {
+	case d.leads.HoldsFiles(p):
+		return d.noLink(p, "settings of a Git repository say that its files are there, and not behind a link")
+	case ok && part != "" && !probes(part) && d.may(tool.FileWrite, path.Join(git, "config")) != nil:
+		return d.noLink(p, "Git would write to what a link in a repository's own folder leads to")
+	}
 	if lead := d.leads.Below(p); lead != "" {
 		if err := d.may(tool.FileWrite, lead); err != nil {
 			return err
@@ -37,6 +45,19 @@ func (d *decider) links(p string) error {
 		}
 	}
 	return nil
+}
+
+var (
+	gitProbe = regex.Lazy(`(?:^|/)t[A-Za-z0-9]{6}$`)
+	gitNames = regex.Lazy(`(?:^|/)(?:refs|logs)/`)
+)
+
+// probes reports whether a path in a repository's own folder is that of the link by which git init tries whether there
+// are any. No branch has such a path.
+func probes(part string) bool { return gitProbe.MatchString(part) && !gitNames.MatchString(part) }
+
+func (d *decider) noLink(p, reason string) error {
+	return refusal{tool.Action{Kind: tool.FileWrite, Path: p, Real: p}, policy.Decision{Reason: reason}}
 }
 
 // led refuses to move a folder whose repository would be led to another place by its settings.

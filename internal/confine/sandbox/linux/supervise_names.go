@@ -31,7 +31,7 @@ func (d *decider) moved(r supervisor.Request) error {
 	if lead := d.leads.Outward(r.From); lead != "" {
 		return d.led(r.From, lead)
 	}
-	if d.alike(r.From, r.Path) && !d.leads.Any(r.From) && !d.leads.Any(r.Path) {
+	if d.alike(r.From, r.Path) && !d.leads.Any(r.From) && !d.leads.Any(r.Path) && !d.leads.HoldsFiles(r.Path) {
 		return nil
 	}
 	if err := d.gains(r.From, r.Path); err != nil {
