@@ -29,8 +29,7 @@ const maxDrafts = 16
 // draft is a file that is not there yet.
 type draft struct {
 	Draft
-	spot   // dir is its own
-	mode   uint32
+	spot        // dir is its own
 	anew   bool // there was a file
 	memory *os.File
 }
@@ -64,7 +63,8 @@ func (c *call) makeDraft(s spot, mode uint32, anew bool) (int, unix.Errno) {
 		drop(fd)
 		return -1, errno
 	}
-	d := &draft{*c.draft, s, mode & 0o777, anew, os.NewFile(uintptr(reads), "remit")}
+	_ = unix.Fchmod(memory, mode&0o777) // the process may change it; both are open
+	d := &draft{*c.draft, s, anew, os.NewFile(uintptr(reads), "remit")}
 	if d.dir, err = unix.FcntlInt(uintptr(s.dir), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		drop(fd)
 		_ = d.memory.Close() // it is empty
@@ -132,12 +132,21 @@ func (c *call) finishDraft(d *draft, content []byte) {
 		flags = 0
 	}
 	if errno := c.locate(&now); errno == 0 && now.real == d.real {
-		_ = writeAt(d.dir, d.name, content, d.mode, flags) // as if it was removed at once
+		_ = d.writeTo(content, flags) // as if it was removed at once
 	}
 }
 
-// writeAt gives a name a new file with a content. flags are those of renameat2(2).
-func writeAt(dir int, name string, content []byte, mode uint32, flags uint) error {
+func (d *draft) writeTo(content []byte, flags uint) error {
+	like, errno := at(int(d.memory.Fd()))
+	if errno != 0 {
+		return errno
+	}
+	return writeAt(d.dir, d.name, content, &like.st, flags)
+}
+
+// writeAt gives a name a new file with a content, and with the mode and times of another file. flags are those of
+// renameat2(2).
+func writeAt(dir int, name string, content []byte, like *unix.Stat_t, flags uint) error {
 	first := copyPrefix + strings.ToLower(rand.Text())
 	fd, err := unix.Openat(dir, first, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -145,7 +154,8 @@ func writeAt(dir int, name string, content []byte, mode uint32, flags uint) erro
 	}
 	f := os.NewFile(uintptr(fd), first)
 	_, err = f.Write(content)
-	err = errors.Join(err, unix.Fchmod(fd, mode), f.Close())
+	times := []unix.Timespec{like.Atim, like.Mtim}
+	err = errors.Join(err, unix.Fchmod(fd, like.Mode&0o777), unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH), f.Close())
 	if err == nil {
 		err = unix.Renameat2(dir, first, dir, name, flags)
 	}

@@ -166,7 +166,7 @@ func (c *call) copyOver(old, s spot, flags uint) unix.Errno {
 	if errno != 0 {
 		return errno
 	}
-	if err := writeAt(s.dir, s.name, c.instead.Content, from.st.Mode&0o777, flags); err != nil {
+	if err := writeAt(s.dir, s.name, c.instead.Content, &from.st, flags); err != nil {
 		return errnoOf(err)
 	}
 	return errnoOf(unix.Unlinkat(old.dir, old.name, 0))

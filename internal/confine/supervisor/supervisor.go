@@ -319,7 +319,7 @@ func (c *call) ask(r Request) unix.Errno {
 		c.instead = &with
 		return 0
 	}
-	if with, ok := err.(Draft); ok && (r.Act == Create|Write || r.Act == Write|Anew) {
+	if with, ok := err.(Draft); ok && (r.Act == Create|Write || r.Act&^Read == Write|Anew) {
 		c.draft = &with
 		return 0
 	}

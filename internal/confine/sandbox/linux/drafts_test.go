@@ -29,6 +29,8 @@ func TestTheContentOfGitsFilesDecides(t *testing.T) {
 		"a driver appended":        {"echo '*.a text' > .gitattributes; cat f; echo '* diff=x' >> .gitattributes", ".gitattributes", "*.a text\n"},
 		"a driver in its place":    {"echo '*.a text' > .gitattributes; cat f; echo '* diff=x' 1<> .gitattributes", ".gitattributes", "*.a text\n"},
 		"written anew":             {"echo '*.a text' > .gitattributes; cat f; echo '*.b text' > .gitattributes", ".gitattributes", "*.b text\n"},
+		"read and written":         {"echo '*.a text' > .gitattributes; cat f; perl -e 'open(F, \"+>\", \".gitattributes\"); print F \"*.b text\\n\"'", ".gitattributes", "*.b text\n"},
+		"with times and a mode":    {"mkdir d && echo '*.a text' > d/.gitattributes && touch -d @1 d/.gitattributes && cp -p d/.gitattributes . && touch e && test $(stat -c %a%Y .gitattributes) = 6441 && chmod 600 .gitattributes && touch .gitattributes || echo '*.x text' > .gitattributes", ".gitattributes", "*.a text\n"},
 		"a driver anew":            {"echo '*.a text' > .gitattributes; cat f; echo '* diff=x' > .gitattributes", ".gitattributes", "*.a text\n"},
 		"renamed":                  {"echo '* diff=x' > a; mv a .gitattributes", ".gitattributes", gone},
 		"renamed and written":      {"echo '*.a text' > a; exec 3>> a; mv a .gitattributes; echo '* diff=x' >&3", ".gitattributes", "*.a text\n"},
@@ -64,6 +66,7 @@ func TestTheContentOfGitsFilesDecides(t *testing.T) {
 		"attributes and a feed":    {"printf '\\f filter=x\\n' > .gitattributes", ".gitattributes", gone},
 		"an option behind a space": {"printf '[submodule \"s\"]\\n\\tpath = s\\n\\turl =  -u./x\\n' > .gitmodules", ".gitmodules", gone},
 		"files behind a comment":   {"git init -q --separate-git-dir .git/modules/z z 2>/dev/null; mkdir -p .git/modules; git init -q --separate-git-dir .git/modules/z z; cp .git/modules/z/config c; printf '[core]\\n\\tworktree = ../..;/../../../zz\\n' >> c; cp c d; mv c .git/modules/z/config; grep zz .git/modules/z/config && touch bad", "bad", gone},
+		"a module moved":           {"mkdir -p .git/modules/a/b && git init -q --separate-git-dir .git/modules/a/b/z z && mv .git/modules/a/b/z .git/modules/a/y", ".git/modules/a/y/config", gone},
 		"many at once":             {"for i in $(seq 18); do mkdir d$i; (sleep 0.3; echo '* diff=x') > d$i/.gitattributes & done; wait", "d1/.gitattributes", gone},
 	}
 	for name, tc := range tests {

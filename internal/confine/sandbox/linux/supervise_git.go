@@ -130,8 +130,8 @@ func (d *decider) byContent(r supervisor.Request, err error, harmless func(text 
 		}
 		return err
 	}
-	switch r.Act {
-	case supervisor.Remove:
+	switch r.Act &^ supervisor.Read {
+	case supervisor.Remove, supervisor.Change: // its mode and times say nothing about its content
 		return nil
 	case supervisor.Create | supervisor.Write, supervisor.Write | supervisor.Anew:
 		return supervisor.Draft{May: may}
