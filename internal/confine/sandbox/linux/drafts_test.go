@@ -67,6 +67,8 @@ func TestTheContentOfGitsFilesDecides(t *testing.T) {
 		"an option behind a space": {"printf '[submodule \"s\"]\\n\\tpath = s\\n\\turl =  -u./x\\n' > .gitmodules", ".gitmodules", gone},
 		"files behind a comment":   {"git init -q --separate-git-dir .git/modules/z z 2>/dev/null; mkdir -p .git/modules; git init -q --separate-git-dir .git/modules/z z; cp .git/modules/z/config c; printf '[core]\\n\\tworktree = ../..;/../../../zz\\n' >> c; cp c d; mv c .git/modules/z/config; grep zz .git/modules/z/config && touch bad", "bad", gone},
 		"a module moved":           {"mkdir -p .git/modules/a/b && git init -q --separate-git-dir .git/modules/a/b/z z && mv .git/modules/a/b/z .git/modules/a/y", ".git/modules/a/y/config", gone},
+		"settings":                 {"git init -q n; cp n/.git/config c; cat c > n/.git/config; cat f; cmp c n/.git/config && rm -rf n/.git/config && printf '[user]\\n\\tname = x\\n' > n/.git/config; cat f; echo '[core]' >> n/.git/config", "n/.git/config", "[user]\n\tname = x\n"},
+		"a program in settings":    {"git init -q n; rm n/.git/config; printf '[core]\\n\\tfsmonitor = touch MARK\\n' > n/.git/config; cat f; printf '[core]\\n\\tfsmonitor = touch MARK\\n' > .git/config", "n/.git/config", gone},
 		"many at once":             {"for i in $(seq 18); do mkdir d$i; (sleep 0.3; echo '* diff=x') > d$i/.gitattributes & done; wait", "d1/.gitattributes", gone},
 	}
 	for name, tc := range tests {

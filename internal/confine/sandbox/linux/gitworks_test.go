@@ -19,6 +19,7 @@ var gitWorks = map[string]string{
 	"init here":        "mkdir d && cd d && git init && echo x > HEADER && git add . && git commit -q -m 1",
 	"clone":            "git clone -q . c && git -C c commit -q --allow-empty -m 2 && git -C c push -q origin HEAD:refs/heads/new",
 	"clone of another": "git clone -q up.git c && git -C c log -1 >/dev/null",
+	"copies":           "git clone -q . c && cp -a c d && cp -r c e && mkdir t && tar cf - c | tar xf - -C t && for r in d e t/c; do git -C $r status --porcelain && git -C $r fetch -q && diff c/.git/config $r/.git/config; done",
 	"remove a clone":   "git clone -q . c && rm -rf c",
 	"stash":            "echo y >> f && echo u > untracked && git stash -u && git stash pop && git diff --quiet untracked",
 	"rebase":           "git checkout -q -b a && echo a > a && git add a && git commit -q -m a && git checkout -q main && echo b > b && git add b && git commit -q -m b && git rebase main a",

@@ -40,6 +40,8 @@ func (d *decider) ofRepository(r supervisor.Request, err error) error {
 		return err
 	case r.Act == supervisor.Create|supervisor.Folder && (part == "" || part == "hooks"), removes && part == "":
 		return nil // an empty folder, or a file .git
+	case r.Act == supervisor.Change && !strings.HasPrefix(part, "hooks/"):
+		return nil // modes and times say nothing about a content, but make a file a hook
 	case (r.Act == supervisor.Create|supervisor.Write || r.Act == supervisor.Write|supervisor.Anew) && (part == "" && !nested(git) || part == "commondir" && nested(git)):
 		return supervisor.Draft{May: func(text []byte) error { return d.leadsBack(git, part, string(text), err) }}
 	case part == "":
@@ -150,9 +152,14 @@ func (d *decider) ofConfig(r supervisor.Request, p string, err error) error {
 		return err
 	}
 	mayHold := func(folder string) bool { return nested(path.Dir(p)) && d.holds(path.Dir(p), folder) }
-	switch r.Act {
-	case supervisor.Change:
-		return nil // its mode says nothing about its content
+	switch r.Act &^ supervisor.Read {
+	case supervisor.Create | supervisor.Write, supervisor.Write | supervisor.Anew:
+		return supervisor.Draft{May: func(text []byte) error {
+			if was, rerr := os.ReadFile(d.at(p)); len(text) <= supervisor.MaxDraft && (rerr == nil || errors.Is(rerr, fs.ErrNotExist)) && harmlessConfig(text, was, nil) {
+				return nil
+			}
+			return err // also for core.worktree: links can be made meanwhile
+		}}
 	case supervisor.Remove:
 		if len(was) <= maxConfig && harmlessConfig(was, nil, mayHold) {
 			return nil
