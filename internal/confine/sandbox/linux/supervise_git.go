@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -87,20 +86,22 @@ func (d *decider) leadsBack(git, part, text string, err error) error {
 	if !isGitFolder(to) || !nested(to) || !d.concerns(to) {
 		return err
 	}
-	if !hasNoLink(d.at(to)) {
+	if !d.hasNoLink(to, to[:strings.LastIndex(to, "/.git/")]) {
 		return err
 	}
 	return nil // Git writes a file .git before it makes the folder
 }
 
-// hasNoLink reports whether no name of a path is a link, as far as the path exists.
-func hasNoLink(p string) bool {
+// hasNoLink reports whether no name of a path is a link, as far as the path exists. The folder top of it must: layers cannot
+// be looked at while a command runs.
+func (d *decider) hasNoLink(p, top string) bool {
+	if _, err := os.Lstat(d.at(top)); err != nil {
+		return false
+	}
 	for ; p != "/"; p = path.Dir(p) {
-		if real, err := filepath.EvalSymlinks(p); err == nil {
-			return real == p
-		}
-		if _, err := os.Lstat(p); err == nil {
-			return false // a link to nothing
+		st, err := os.Lstat(d.at(p))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && st.Mode()&fs.ModeSymlink != 0 {
+			return false
 		}
 	}
 	return true
@@ -184,7 +185,7 @@ func (d *decider) holds(git, folder string) bool {
 	}
 	top, _, _ := strings.Cut(git+"/", "/.git/")
 	to := path.Join(git, folder)
-	return to != top && sandbox.Within(to, top) && !strings.Contains(to+"/", "/.git/") && hasNoLink(d.at(to))
+	return to != top && sandbox.Within(to, top) && !strings.Contains(to+"/", "/.git/") && d.hasNoLink(to, top)
 }
 
 // isGitFolder reports whether a path can be that of a repository's own folder.
