@@ -37,7 +37,7 @@ var mayImport = map[string]string{
 	"base/canon":           "base/fault",
 	"service/grants":       "authority/dpop record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
-	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
+	"service/policies":     "os confine/repository authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/filelabels":   "base/fault github.com/google/uuid syscall authority/policy base/tool call/runner confine/files record/ledger record/store os",
 	"service/runs":         "confine/repository base/walk authority/provenance service/filelabels authority/grant call/replay confine/database service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
 	"service/workers":      "base/fault base/tool authority/permit authority/policy confine/remote confine/remote/wire confine/remote/worker confine/sandbox record/ledger record/store service/home golang.org/x/mod/sumdb crypto/rand net",
@@ -65,7 +65,7 @@ var mayImport = map[string]string{
 	"base/diff":            "github.com/rogpeppe/go-internal/diff",
 	"base/diff/difftest":   "base/diff pgregory.net/rapid",
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
-	"service/clients":      "base/walk authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
+	"service/clients":      "base/walk confine/repository authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/people":       "authority/policy base/canon base/clip base/fault base/pause base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/google/uuid github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
 	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants",
 	"doors/listen":         "net syscall base/fault base/wholefile",
@@ -158,7 +158,7 @@ var mayImport = map[string]string{
 	"confine/remote/worker":    "base/walk base/fault authority/permit authority/policy confine/changeset confine/remote/tree confine/remote/wire confine/sandbox confine/sandbox/linux crypto/rand net net/http os",
 	"confine/placement":        "authority/permit authority/policy base/fault confine/sandbox confine/sandbox/linux",
 	"confine/sandbox/spawn":    "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
-	"confine/repository":       "os syscall",
+	"confine/repository":       "base/fault base/wholefile os syscall",
 	"confine/files":            "confine/repository base/fault base/walk base/wholefile authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
 	"confine/database":         "base/clip base/fault base/regex authority/permit authority/policy base/tool confine/network github.com/go-sql-driver/mysql github.com/jackc/pgx/v5/pgconn modernc.org/sqlite net os",
 	"confine/browser":          "base/clip base/fault base/regex base/tool authority/permit confine/egress confine/sandbox os",
@@ -224,10 +224,10 @@ var mayImport = map[string]string{
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/browser tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/builtin/websearch tools/model tools/source/mcp
-		confine/browser confine/egress confine/placement confine/repository confine/sandbox confine/sandbox/linux
+		confine/browser confine/egress confine/placement confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile
-		base/fault base/garbage base/inspect base/tool base/wholefile
+		base/fault base/garbage base/inspect base/tool
 		github.com/google/uuid
 		net net/http os os/exec
 	`,

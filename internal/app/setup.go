@@ -12,9 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/runner"
-	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/servers"
@@ -218,22 +216,12 @@ func (a *App) SetUp(ctx context.Context, q SetupRequest, plan Setup) ([]AgentSet
 		}
 	}
 	var out []AgentSetup
-	var made []string
-	if plan.New {
-		made = append(made, plan.Policy)
-	}
 	for _, found := range plan.Agents {
 		st, err := a.InstallHook(ctx, clients.Request{Agent: found.Name, Scope: clients.Project, Folder: q.Workspace})
 		if st.Title == "" {
 			st.Agent, st.Title = found.Name, found.Title
 		}
 		out = append(out, AgentSetup{st, err})
-		if st.File != "" {
-			made = append(made, st.File)
-		}
-	}
-	if err := repository.Exclude(q.Workspace, made); err != nil {
-		return out, fault.Wrap(fault.Usage, err, "all is set up, but Git adds the new files, since .git/info/exclude cannot be written: %v", wholefile.Cause(err))
 	}
 	return out, nil
 }

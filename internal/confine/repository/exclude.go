@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // Exclude has Git leave files alone that are not in the repository around a folder, so that `git add -A` does not add
@@ -14,7 +17,10 @@ func Exclude(folder string, files []string) error {
 	for dir := folder; ; dir = path.Dir(dir) {
 		if git := gitFolder(dir); git != "" {
 			at, _, _ := new(reads).shape(git)
-			return exclude(at, dir, files)
+			if err := exclude(at, dir, files); err != nil {
+				return fault.Wrap(fault.Usage, err, "the files were written, but git add -A adds them, since %s/info/exclude cannot be changed: %v", at, wholefile.Cause(err))
+			}
+			return nil
 		}
 		if dir == path.Dir(dir) {
 			return nil

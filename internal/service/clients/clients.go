@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -83,7 +84,7 @@ func (s *Clients) installed() home.Collection[Installed] {
 }
 
 // Install writes the hook into the configuration of an agent, or the settings for MCPOnly. An
-// earlier installation there is replaced. It reports whether the file changed.
+// earlier installation there is replaced. It reports whether the file changed. Git leaves a project's file alone.
 func (s *Clients) Install(q Request) (Installed, bool, error) {
 	a, err := find(q.Agent)
 	if err != nil {
@@ -126,6 +127,9 @@ func (s *Clients) Install(q Request) (Installed, bool, error) {
 		}
 		return home.With(list, out), nil
 	}, nil)
+	if err == nil && changed && q.Scope == Project {
+		err = repository.Exclude(q.Folder, []string{out.File})
+	}
 	return out, changed, err
 }
 

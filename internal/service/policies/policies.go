@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -222,7 +223,7 @@ func (s *Policies) Trust(workspace, reviewed string) (*policy.Policy, string, er
 	return p, digest, err
 }
 
-// Create writes source as the remit.yaml of a workspace that has none, and trusts it.
+// Create writes source as the remit.yaml of a workspace that has none, and trusts it. Git leaves it alone.
 func (s *Policies) Create(workspace, source string) error {
 	file := filepath.Join(workspace, workspaceFile)
 	root, err := os.OpenRoot(workspace)
@@ -248,8 +249,10 @@ func (s *Policies) Create(workspace, source string) error {
 	if err = errors.Join(err, root.Remove(temp)); err != nil {
 		return fail(err)
 	}
-	_, _, err = s.Trust(workspace, runner.DigestOf([]byte(source)).String())
-	return err
+	if _, _, err = s.Trust(workspace, runner.DigestOf([]byte(source)).String()); err != nil {
+		return err
+	}
+	return repository.Exclude(workspace, []string{file})
 }
 
 // Replace changes a policy file from the content of a digest to another one. If that content
