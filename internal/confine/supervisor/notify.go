@@ -94,8 +94,8 @@ func (l Listener) goOn(n *Notification) {
 }
 
 // install gives the process a descriptor for the same open file as fd. at is its number there.
-func (l Listener) install(n *Notification, fd int, closeOnExec bool, flags uint32) (at int64, errno unix.Errno) {
-	a := addfd{id: n.ID, flags: flags, from: uint32(fd)}
+func (l Listener) install(n *Notification, fd int, closeOnExec bool) (at int64, errno unix.Errno) {
+	a := addfd{id: n.ID, from: uint32(fd)}
 	if closeOnExec {
 		a.descriptor = unix.O_CLOEXEC
 	}
@@ -103,19 +103,14 @@ func (l Listener) install(n *Notification, fd int, closeOnExec bool, flags uint3
 	return int64(got), errno
 }
 
-// hand ends a call with a new descriptor of the process, and closes fd. At once, the process may go on while fd
-// is still open here for a moment: then a program that was written cannot be executed yet, and a lock is held.
-func (l Listener) hand(n *Notification, fd int, closeOnExec, atOnce bool) {
-	var flags uint32
-	if atOnce {
-		flags = unix.SECCOMP_ADDFD_FLAG_SEND
-	}
-	at, errno := l.install(n, fd, closeOnExec, flags)
+// hand ends a call with a new descriptor of the process, and closes fd first: what the process closes is
+// closed. A lock or the end of a FIFO that lasted a moment longer would take what is for the next one.
+func (l Listener) hand(n *Notification, fd int, closeOnExec bool) {
+	at, errno := l.install(n, fd, closeOnExec)
 	drop(fd)
-	switch {
-	case errno != 0: // as EMFILE, of the process; or it is gone
+	if errno != 0 { // as EMFILE, of the process; or it is gone
 		l.fail(n, errno)
-	case !atOnce:
-		l.give(n, at)
+		return
 	}
+	l.give(n, at)
 }

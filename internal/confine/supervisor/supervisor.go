@@ -259,13 +259,8 @@ func (c *call) finish(fd int, errno unix.Errno) {
 		c.listener.fail(c.n, errno)
 		return
 	}
-	arg, ok := opens[uint32(c.n.Nr)]
-	flags := uint64(unix.O_CREAT) // of creat(2)
-	if ok {
-		flags = c.n.Args[arg]
-	}
-	reads := flags&(unix.O_ACCMODE|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK) == 0
-	c.listener.hand(c.n, fd, flags&unix.O_CLOEXEC != 0, reads)
+	arg, ok := opens[uint32(c.n.Nr)] // creat(2) has no flags
+	c.listener.hand(c.n, fd, ok && c.n.Args[arg]&unix.O_CLOEXEC != 0)
 }
 
 // rootOf opens the root of the processes, which they have in common, as they cannot change it. It returns -1 when the root

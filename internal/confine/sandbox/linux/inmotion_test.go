@@ -3,6 +3,7 @@
 package linux_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,14 @@ func useLoop(use string) string {
 	if use == "fixed" || use == ".git/config" {
 		read = `cat USE >/dev/null 2>&1`
 	}
+	wrote := ""
+	if use == ".git/config" { // the content decides, when the file is closed
+		wrote = `grep -q PLANTED USE &&`
+	}
 	return strings.ReplaceAll(`
 while ! [ -e out/stop ]; do
 	`+read+`
-	{ echo PLANTED >> USE; } 2>/dev/null && echo wrote >> out/leak
+	{ echo PLANTED >> USE; } 2>/dev/null && `+wrote+` echo wrote >> out/leak
 	{ echo PLANTED > USE.x && mv -f USE.x USE; } 2>/dev/null && ! [ -e USE.x ] && [ "$(cat USE 2>&1)" = PLANTED ] && echo moved >> out/leak
 	rm -f USE.x
 	echo . >> out/round
@@ -115,6 +120,9 @@ func during(w *world, use string, c sandbox.Command, act func()) (sandbox.Outcom
 	}
 	if b, err := os.ReadFile(filepath.Join(w.dir, "out", "leak")); err == nil {
 		w.t.Errorf("the command used %s: %s", use, b)
+	}
+	if b, _ := os.ReadFile(filepath.Join(w.dir, use)); bytes.Contains(b, []byte("PLANTED")) { // or it is not there
+		w.t.Errorf("the command wrote to %s: %q", use, b)
 	}
 	return e.out, e.err
 }
