@@ -2,7 +2,14 @@
 
 package supervisor_test
 
-import "testing"
+import (
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 // TestNothingStaysOpenBehindAClose: what a process has closed is closed. The end of a FIFO or a lock that lasted a
 // moment longer would take data or a lock from who comes next.
@@ -35,5 +42,39 @@ for i in range(20000):
 				t.Errorf("exit status %d: %s", code, out)
 			}
 		})
+	}
+}
+
+// TestSignalsEndNoAnswering: signals come to all threads of the supervisor, as Go sends them to its own, while many
+// processes ask. All are answered.
+func TestSignalsEndNoAnswering(t *testing.T) {
+	var sending sync.WaitGroup
+	done := make(chan struct{})
+	sending.Go(func() {
+		for {
+			threads, err := os.ReadDir("/proc/self/task")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range 100 {
+				for _, one := range threads {
+					tid, _ := strconv.Atoi(one.Name())
+					_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG) // the thread may have ended
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		}
+	})
+	s := supervised{dir: t.TempDir(), decide: allow}
+	out, code := s.run(t, "timeout", "-s", "KILL", "100", "bash", "-c", `echo x > f; for i in 1 2 3 4 5 6; do (for j in $(seq 5000); do read -r x < f || echo no; done) & done; wait`)
+	close(done)
+	sending.Wait()
+	if out != "" || code != 0 {
+		t.Errorf("exit status %d: %s", code, out)
 	}
 }

@@ -52,7 +52,7 @@ func (s *Supervisor) serve(r *receiver, usual *unix.Sigset_t) {
 		if waitForEvent(poll, usual) != 0 {
 			continue // a signal
 		}
-		if poll[0].Revents&^unix.POLLIN != 0 && poll[0].Revents&unix.POLLIN == 0 && poll[1].Revents == 0 {
+		if poll[0].Revents&unix.POLLHUP != 0 && poll[0].Revents&unix.POLLIN == 0 && poll[1].Revents == 0 { // POLLERR: a signal disturbed the look
 			return // all processes are gone
 		}
 		r.turn.Add(1)
