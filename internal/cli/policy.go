@@ -228,7 +228,7 @@ func (s *session) printFlows(files []string) error {
 func (s *session) printSensitive() error {
 	if s.json {
 		return s.printJSON(map[string][]string{"read": policy.Sensitive(false), "write": append(policy.Sensitive(true), policy.SensitiveAlone()...),
-			"package_folders": policy.PackageFolders()})
+			"package_folders": policy.PackageFolders(), "examples": policy.Examples()})
 	}
 	s.printf("Wildcards in allow and ask never match these names; a pattern must spell them out.\n\nfor reading and writing:\n")
 	reading := map[string]bool{}
@@ -250,6 +250,7 @@ func (s *session) printSensitive() error {
 	for _, n := range policy.PackageFolders() {
 		s.printf("  %s\n", n)
 	}
+	s.printf("\nordinary in spite of .env.*: %s\n", strings.Join(policy.Examples(), ", "))
 	return nil
 }
 

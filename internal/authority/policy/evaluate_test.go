@@ -207,6 +207,21 @@ func TestEverySensitiveNameIsFound(t *testing.T) {
 	}
 }
 
+// TestExamplesAreOrdinary: an example of a file with secrets is none, but what only begins or ends so is.
+func TestExamplesAreOrdinary(t *testing.T) {
+	c := chain(t, files(`"**"`, ""))
+	for _, n := range policy.Examples() {
+		for p, want := range map[string]policy.Effect{n: policy.Allow, "a/" + strings.ToUpper(n): policy.Allow, n + "/x": policy.Allow,
+			n + ".local": policy.Deny, n + "s": policy.Deny, n[:len(n)-1]: policy.Deny, n + "/.env": policy.Deny, "x" + n: policy.Allow} {
+			for _, a := range []tool.Action{read(p), write(p)} {
+				if d := c.DecideAction(a); d.Effect != want {
+					t.Errorf("%s %s is %v, want %v", a.Kind, p, d.Effect, want)
+				}
+			}
+		}
+	}
+}
+
 func TestNetworkCommandAndModelRules(t *testing.T) {
 	p := `
 network: {allow: [api.example.com, "http://127.0.0.1:8080", "http://localhost:3000"], deny: [evil.example.com, 203.0.113.7]}

@@ -218,7 +218,7 @@ func spelledNames(b *language.Builder, write bool, prefix, suffix string) langua
 		switch lit, ends := strings.CutSuffix(n, "*"); {
 		case strings.Contains(n, "/"):
 		case ends && len(prefix) < len(lit):
-			whole = append(whole, language.Ending{Text: lit, Then: language.All})
+			whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, lit)})
 		case ends:
 		case strings.HasPrefix(n, "*"):
 			if len(suffix) < len(n)-1 {
@@ -229,6 +229,17 @@ func spelledNames(b *language.Builder, write bool, prefix, suffix string) langua
 		}
 	}
 	return b.Or(append(out, b.Endings(whole))...)
+}
+
+// sensitiveRest returns the texts that may stand for the * of a sensitive name.
+func sensitiveRest(b *language.Builder, text string) language.Language {
+	var not []language.Ending
+	for _, n := range examples {
+		if rest, ok := strings.CutPrefix(n, text); ok {
+			not = append(not, language.Ending{Text: rest, Then: language.Empty})
+		}
+	}
+	return b.Not(b.Endings(not))
 }
 
 // spelledPlaces is the paths below the pattern's literal beginning that its wildcards do
@@ -307,7 +318,7 @@ func sensitiveParts(b *language.Builder, write bool) language.Language {
 		for part := range strings.SplitSeq(n, "/") {
 			switch lit, ends := strings.CutSuffix(part, "*"); {
 			case ends:
-				whole = append(whole, language.Ending{Text: lit, Then: language.All})
+				whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, lit)})
 			case strings.HasPrefix(part, "*"):
 				out = append(out, b.Then(language.All, b.Fold(part[1:])))
 			default:

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"sync"
 
@@ -118,7 +119,7 @@ func (t *nameTable) need(name []byte, last bool) (n glob.Need) {
 	if last && t.alone[string(name)] {
 		return glob.Need{Prefix: len(name)}
 	}
-	if len(name) > 1 {
+	if len(name) > 1 && !slices.Contains(examples, string(name)) {
 		n.Prefix = longest(t.prefixes[string(name[:2])], name)
 	}
 	if dot := bytes.LastIndexByte(name, '.'); dot >= 0 && t.suffixes[string(name[dot:])] {

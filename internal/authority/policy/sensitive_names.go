@@ -80,6 +80,9 @@ var writeSensitive = []string{
 // whether it does, the file system says, see [tool.Action.Lead].
 var writeAlone = []string{".git"}
 
+// examples are the names that .env.* does not mean: files without secrets, which everybody gets with the source.
+var examples = []string{".env.example", ".env.sample", ".env.template", ".env.dist"}
+
 // packageFolders are folders in the workspace that a package manager fills. Each folder in them is a package. There no name is sensitive, unless a repository lies on the way. vendor, target and venv
 // are not among them: people also call folders of their own so.
 var packageFolders = []string{"node_modules", "bower_components", "jspm_packages", "site-packages", "dist-packages", "__pypackages__", ".venv", ".tox", ".nox"}
@@ -91,8 +94,11 @@ var repositoryFolders = []string{".git", ".hg", ".jj", ".sl"}
 // control they are not.
 func PackageFolders() []string { return append([]string(nil), packageFolders...) }
 
-// Sensitive lists the names that no wildcard of an allow or ask list matches:
-// for reading, and with write set those for writing, which are more. A name
+// Examples lists the names that are ordinary although a name of [Sensitive] with a * seems to mean them.
+func Examples() []string { return append([]string(nil), examples...) }
+
+// Sensitive lists the names that no wildcard of an allow or ask list matches
+// for reading, or with write set for writing. A name
 // with a slash is a folder and what is in it. $REMIT_HOME is among them too,
 // with everything beneath.
 func Sensitive(write bool) []string {

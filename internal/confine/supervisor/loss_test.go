@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNothingStaysOpenBehindAClose: what a process has closed is closed. The end of a FIFO or a lock that lasted a
-// moment longer would take data or a lock from who comes next.
+// TestNothingStaysOpenBehindAClose: a descriptor that a process has closed is closed. The end of a FIFO or a lock that
+// lasted a moment longer would take data or a lock from the next process.
 func TestNothingStaysOpenBehindAClose(t *testing.T) {
 	for name, script := range map[string]string{
 		"fifo": `

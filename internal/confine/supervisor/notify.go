@@ -103,8 +103,8 @@ func (l Listener) install(n *Notification, fd int, closeOnExec bool) (at int64, 
 	return int64(got), errno
 }
 
-// hand ends a call with a new descriptor of the process, and closes fd first: what the process closes is
-// closed. A lock or the end of a FIFO that lasted a moment longer would take what is for the next one.
+// hand ends a call with a new descriptor of the process. It closes fd first. Otherwise a lock or the end of a FIFO would
+// stay open for a moment after the process has closed it.
 func (l Listener) hand(n *Notification, fd int, closeOnExec bool) {
 	at, errno := l.install(n, fd, closeOnExec)
 	drop(fd)
