@@ -1,14 +1,12 @@
 package repository
 
 import (
-	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -64,19 +62,7 @@ const maxSettings = 1 << 20
 
 // readSettings returns the values of a file that are not harmless.
 func readSettings(p string) (out []value) {
-	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSettings))
-	if err != nil {
-		return nil
-	}
-	for _, s := range parse(string(text)) {
+	for _, s := range parse(settingsText(p)) {
 		if v, ok := s.meaning(); ok {
 			out = append(out, v)
 		}

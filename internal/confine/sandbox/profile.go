@@ -147,6 +147,8 @@ type Profile struct {
 	// the loopback interface works.
 	Standard bool
 
+	Git string // settings of the person's Git that the command gets, see repository.Personal
+
 	Memory    int64 // bytes of data a process may have
 	Together  int64 // bytes of all its processes and private files together, where a control group can count them; 0: half of the machine's
 	Disk      int64 // bytes of files in /tmp, which is also HOME

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
@@ -222,6 +223,12 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 	})
 	if c.image == nil {
 		err = sandbox.TellWhere(err, p.Env().Home, c.Argv[0])
+	}
+	if err == nil && c.Folder == nil && prof.Standard && prof.Isolation == policy.FullIsolation {
+		config, _ := b.conf.Getenv("XDG_CONFIG_HOME")
+		if prof.Git = repository.Personal(p.Env().Home, config, prof.Dir); prof.Git != "" {
+			st.env = append(st.env, "GIT_CONFIG_SYSTEM="+gitFile)
+		}
 	}
 	if err == nil && c.Proxy == nil {
 		var added bool

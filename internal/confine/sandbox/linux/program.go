@@ -21,6 +21,9 @@ import (
 // cloneFlags are the namespaces that every command gets of its own.
 const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
+// gitFile has settings for Git that those of a repository win over.
+const gitFile = "/etc/remit-gitconfig"
+
 // The identity inside. Outside it is the person's own, or root's where Remit
 // runs as root; either way without any capability.
 const insideID = 1000
@@ -218,6 +221,9 @@ func (b *builder) system() {
 		{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
 	} {
 		b.newFile(f[0], f[1])
+	}
+	if b.p.Git != "" {
+		b.newFile(gitFile, "[include]\n\tpath = /etc/gitconfig\n"+b.p.Git)
 	}
 	b.folders("/tmp/home")
 	b.Call("/tmp", unix.SYS_FCHMODAT, spawn.From(b.root), b.Text("tmp"), spawn.Int(0o1777))

@@ -21,10 +21,11 @@ import (
 
 // world is a workspace, a permit for it and a box.
 type world struct {
-	t   testing.TB
-	dir string
-	box *linux.Box
-	p   permit.Permit
+	home string // of the person; "": there is none
+	t    testing.TB
+	dir  string
+	box  *linux.Box
+	p    permit.Permit
 }
 
 const openPolicy = `
@@ -73,7 +74,7 @@ func (w *world) allow(sources ...string) {
 	w.t.Helper()
 	exe, err := os.Executable()
 	must(w.t, err)
-	env := policy.Env{Workspace: w.dir, Path: []string{"/usr/local/bin", "/usr/bin", "/bin"}}
+	env := policy.Env{Workspace: w.dir, Path: []string{"/usr/local/bin", "/usr/bin", "/bin"}, Home: w.home}
 	var chain policy.Chain
 	for _, src := range sources {
 		pol, err := policy.Parse("test.yaml", []byte(strings.ReplaceAll(src, "EXE", exe)))
@@ -82,7 +83,7 @@ func (w *world) allow(sources ...string) {
 		must(w.t, err)
 		chain = append(chain, rules)
 	}
-	w.p = permit.Mint(permit.Terms{Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path}})
+	w.p = permit.Mint(permit.Terms{Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path, Home: w.home}})
 }
 
 func (w *world) file(name, content string) string {

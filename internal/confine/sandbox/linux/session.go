@@ -79,6 +79,7 @@ func sessionKey(m machine, chain policy.Chain, p sandbox.Profile) (key string, o
 		num(int64(uintptr(unsafe.Pointer(r))))
 	}
 	text(p.Image)
+	text(p.Git)
 	if _, over := sandbox.Cover(p.Mounts, p.Dir); over == nil || over.Kind != sandbox.Bind {
 		text(p.Dir) // a folder that is made for it
 	}

@@ -1,0 +1,146 @@
+package repository
+
+import (
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// plainSettings are the settings of a person's Git that a command gets: none names a program, and none can hold a
+// secret. The keys of a section are in lower case.
+var plainSettings = map[string][]string{
+	"user": {"name", "email"}, "author": {"name", "email"}, "committer": {"name", "email"},
+	"init":   {"defaultbranch"},
+	"core":   {"autocrlf", "eol", "safecrlf", "quotepath", "abbrev", "whitespace", "commentchar", "commentstring", "longpaths"},
+	"pull":   {"rebase", "ff"},
+	"push":   {"default", "autosetupremote", "followtags"},
+	"fetch":  {"prune", "prunetags"},
+	"merge":  {"ff", "conflictstyle", "renames", "directoryrenames"},
+	"rebase": {"autostash", "autosquash", "updaterefs", "stat"},
+	"branch": {"autosetupmerge", "autosetuprebase", "sort"},
+	"tag":    {"sort"},
+	"diff":   {"algorithm", "renames", "mnemonicprefix", "noprefix", "context", "colormoved", "submodule"},
+	"log":    {"date", "abbrevcommit", "decorate", "follow"},
+	"status": {"short", "branch", "showuntrackedfiles", "submodulesummary"},
+	"commit": {"verbose", "cleanup", "status"},
+	"rerere": {"enabled", "autoupdate"},
+	"column": {"ui"}, "color": {"ui"}, "help": {"autocorrect"}, "submodule": {"recurse"}, "checkout": {"guess", "defaultremote"}, "apply": {"whitespace"},
+}
+
+const (
+	maxIncluded = 10       // files, one in the other, as Git has it
+	maxPersonal = 16 << 10 // bytes of all settings
+)
+
+// Personal returns the plain settings of a person's Git as a file of settings: the name for commits, how lines end,
+// aliases of Git's own commands. Files that are included for the repository around a folder count. home is
+// the person's home folder, config their folder of settings, as $XDG_CONFIG_HOME.
+func Personal(home, config, folder string) string {
+	if home == "" {
+		return ""
+	}
+	if config == "" {
+		config = home + "/.config"
+	}
+	p := personal{home: home, git: gitAround(folder)}
+	p.read(config+"/git/config", 0)
+	p.read(home+"/.gitconfig", 0)
+	return p.out.String()
+}
+
+type personal struct {
+	home, git string
+	out       strings.Builder
+}
+
+// gitAround is the own folder of the repository that a folder belongs to, or "".
+func gitAround(folder string) string {
+	for dir := folder; path.IsAbs(dir); dir = path.Dir(dir) {
+		if git := gitFolder(dir); git != "" || dir == path.Dir(dir) {
+			return git
+		}
+	}
+	return ""
+}
+
+func (p *personal) read(file string, depth int) {
+	for _, s := range parse(settingsText(file)) {
+		switch {
+		case s.key == "path" && depth < maxIncluded && (s.section == "include" || s.section == "includeif" && p.holds(s.sub, path.Dir(file))):
+			p.read(absolute(path.Dir(file), s.value, p.home), depth+1)
+		case s.sub == "" && (slices.Contains(plainSettings[s.section], s.key) || s.section == "alias" && isPlainAlias(s.value)):
+			p.add(s)
+		}
+	}
+}
+
+// isPlainAlias reports whether an alias stands for a command of Git's own. Options before it and addresses can hold secrets.
+func isPlainAlias(value string) bool {
+	value = strings.TrimSpace(value)
+	return value != "" && 'a' <= value[0] && value[0] <= 'z' && !strings.ContainsAny(value, "@:")
+}
+
+// holds reports whether the condition of an includeIf holds. beside is the folder of its file.
+func (p *personal) holds(condition, beside string) bool {
+	kind, pattern, _ := strings.Cut(condition, ":")
+	if p.git == "" || pattern == "" || kind != "gitdir" && kind != "gitdir/i" {
+		return false
+	}
+	switch rest, homely := strings.CutPrefix(pattern, "~/"); {
+	case homely:
+		pattern = p.home + "/" + rest
+	case strings.HasPrefix(pattern, "./"):
+		pattern = beside + pattern[1:]
+	case !path.IsAbs(pattern):
+		pattern = "**/" + pattern
+	}
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "**"
+	}
+	real, err := filepath.EvalSymlinks(p.git)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc([]string{p.git, real}, func(git string) bool { // Git compares both
+		if kind == "gitdir/i" {
+			return doublestar.MatchUnvalidated(strings.ToLower(pattern), strings.ToLower(git))
+		}
+		return doublestar.MatchUnvalidated(pattern, git)
+	})
+}
+
+// add writes a setting, unless it has a byte that no setting needs.
+func (p *personal) add(s setting) {
+	if strings.ContainsFunc(s.key+s.value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return
+	}
+	line := "[" + s.section + "]\n\t" + s.key + " = \"" + quoted.Replace(s.value) + "\"\n"
+	if p.out.Len()+len(line) <= maxPersonal {
+		p.out.WriteString(line)
+	}
+}
+
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\t", `\t`)
+
+// settingsText reads a file of settings; "": it is none.
+func settingsText(p string) string {
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSettings))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

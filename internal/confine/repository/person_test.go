@@ -1,0 +1,70 @@
+package repository_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/remitrun/remit/internal/confine/repository"
+)
+
+// TestPersonalSettingsAreGits: Git reads the same from the settings for a command as from the person's own files, and
+// from none of them a secret or a program.
+func TestPersonalSettingsAreGits(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	write := func(name, text string) {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+	}
+	write(".config/git/config", "[user]\n\tname = from xdg\n\temail = xdg@a.test\n[init]\n\tdefaultBranch = trunk\n[include]\n\tpath = more\n")
+	write(".config/git/more", "[pull]\n\trebase\n[alias]\n\tlast = log -1 \"--format=%s # no \\\"comment\\\"\"\n\tsteal = !cat x\n\tsneak = -c http.extraheader=SECRET push\n\tto = push https://u:SECRET@h.test/r\n")
+	write(".gitconfig", "[User]\n\tName = \"Ann  \\\\ O'Neil\"  ; a comment\n[http]\n\textraheader = SECRET\n[http \"https://h.test\"]\n\tproxy = http://u:SECRET@p.test\n"+
+		"[core]\n\tpager = SECRET\n\tautocrlf = input\n\tsshCommand = SECRET\n[url \"https://SECRET@h.test/\"]\n\tinsteadOf = h:\n[credential]\n\thelper = SECRET\n"+
+		"[includeIf \"gitdir:~/work/\"]\n\tpath = ~/work.inc\n[includeIf \"gitdir/i:OTHER/\"]\n\tpath = other.inc\n[includeIf \"onbranch:main\"]\n\tpath = branch.inc\n")
+	write("work.inc", "[user]\n\temail = work@a.test\n")
+	write("other.inc", "[user]\n\temail = other@a.test\n")
+	for _, repo := range []string{"work/a", "work/deep/b", "other/c", "elsewhere/d", "none"} {
+		dir := filepath.Join(home, repo)
+		must(t, os.MkdirAll(dir+"/in", 0o755))
+		git := func(args ...string) string {
+			cmd := exec.Command("git", args...)
+			cmd.Dir, cmd.Env = dir+"/in", []string{"HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + home}
+			out, _ := cmd.Output() // a setting that is not there is an error
+			return string(out)
+		}
+		if repo != "none" {
+			git("init", "-q", "..")
+		}
+		got := repository.Personal(home, "", dir+"/in")
+		if strings.Contains(got, "SECRET") || strings.Contains(got, "cat x") {
+			t.Errorf("%s: a secret or a program is in %s", repo, got)
+		}
+		file := filepath.Join(home, "got")
+		must(t, os.WriteFile(file, []byte(got), 0o600))
+		for _, key := range strings.Fields("user.name user.email init.defaultBranch pull.rebase alias.last core.autocrlf") {
+			kind := "--no-type"
+			if key == "pull.rebase" { // it has no value
+				kind = "--bool"
+			}
+			if want, have := git("config", kind, "--get", key), git("config", "--file", file, kind, "--get", key); have != want || want == "" {
+				t.Errorf("%s: %s is %q, want %q", repo, key, have, want)
+			}
+		}
+	}
+	if got := repository.Personal("", "", home); got != "" {
+		t.Errorf("without a home folder: %q", got)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
