@@ -5,13 +5,14 @@ type isolationSettings struct {
 	system string // "", "minimal" or "standard"
 	least  string // isolation: "", "full", "landlock" or "none"
 	tier   string // sandbox.tier: "", "fresh" or "session"
+	home   string // sandbox.home: "", "fresh" or "kept"
 }
 
 func (s *isolationSettings) settings() []setting {
 	return []setting{
 		choice("system", &s.system, "minimal", "standard"),
 		choice("isolation", &s.least, "full", "landlock", "none"),
-		mapping("sandbox", choice("tier", &s.tier, "fresh", "session")),
+		mapping("sandbox", choice("tier", &s.tier, "fresh", "session"), choice("home", &s.home, "fresh", "kept")),
 	}
 }
 
@@ -62,35 +63,33 @@ func (c Chain) Isolation() Isolation {
 // SessionTier reports whether commands may follow each other in one sandbox:
 // every link says so, or leaves it to the others.
 func (c Chain) SessionTier() bool {
-	session := false
-	for _, r := range c {
-		if r == nil || r.policy == nil {
-			return false
-		}
-		d := r.policy.content()
-		if d.isolation.tier == "session" {
-			session = true
-		} else if d.isolation.tier != "" || !d.inherit {
-			return false
-		}
-	}
-	return session
+	return c.says("session", func(s isolationSettings) string { return s.tier })
+}
+
+// KeepsHome reports whether the home folder of commands is kept for the next ones:
+// every link says so, or leaves it to the others.
+func (c Chain) KeepsHome() bool {
+	return c.says("kept", func(s isolationSettings) string { return s.home })
 }
 
 // StandardSystem reports whether commands see the standard system and not only
 // the minimal one: every link says so, or leaves it to the others.
 func (c Chain) StandardSystem() bool {
-	standard := false
+	return c.says("standard", func(s isolationSettings) string { return s.system })
+}
+
+// says reports whether a link gives a setting this value, and none gives it another or leaves it at its default.
+func (c Chain) says(value string, of func(isolationSettings) string) (said bool) {
 	for _, r := range c {
 		if r == nil || r.policy == nil {
 			return false
 		}
 		d := r.policy.content()
-		if d.isolation.system == "standard" {
-			standard = true
-		} else if d.isolation.system != "" || !d.inherit {
+		if got := of(d.isolation); got == value {
+			said = true
+		} else if got != "" || !d.inherit {
 			return false
 		}
 	}
-	return standard
+	return said
 }

@@ -35,41 +35,50 @@ func TestTheStrictestIsolationOfAChainHolds(t *testing.T) {
 	}
 }
 
-func TestTheSessionTierNeedsEveryLink(t *testing.T) {
-	const session, fresh = "sandbox: {tier: session}\n", "sandbox: {tier: fresh}\n"
-	tests := map[string]struct {
-		links []string
-		want  bool
+// What commands share, every link must say, or leave to the others.
+func TestWhatIsSharedNeedsEveryLink(t *testing.T) {
+	for _, shared := range []struct {
+		yes, no string
+		of      func(policy.Chain) bool
 	}{
-		"nothing said":             {[]string{""}, false},
-		"fresh":                    {[]string{fresh}, false},
-		"session":                  {[]string{session}, true},
-		"the next inherits":        {[]string{session, "rest: inherit\n"}, true},
-		"the next says nothing":    {[]string{session, ""}, false},
-		"the next is stricter":     {[]string{session, fresh + "rest: inherit\n"}, false},
-		"the first says nothing":   {[]string{"", session}, false},
-		"all of them":              {[]string{session, session}, true},
-		"nobody says, all inherit": {[]string{"rest: inherit\n"}, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := chainOfSources(t, tc.links...).SessionTier(); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-	if (policy.Chain{}).SessionTier() || (policy.Chain{nil}).SessionTier() {
-		t.Error("an empty chain lets commands share a sandbox")
+		{"sandbox: {tier: session}\n", "sandbox: {tier: fresh}\n", policy.Chain.SessionTier},
+		{"sandbox: {home: kept}\n", "sandbox: {home: fresh}\n", policy.Chain.KeepsHome},
+		{"system: standard\n", "system: minimal\n", policy.Chain.StandardSystem},
+	} {
+		tests := map[string]struct {
+			links []string
+			want  bool
+		}{
+			"nothing said":             {[]string{""}, false},
+			"no":                       {[]string{shared.no}, false},
+			"yes":                      {[]string{shared.yes}, true},
+			"the next inherits":        {[]string{shared.yes, "rest: inherit\n"}, true},
+			"the next says nothing":    {[]string{shared.yes, ""}, false},
+			"the next is stricter":     {[]string{shared.yes, shared.no + "rest: inherit\n"}, false},
+			"the first says nothing":   {[]string{"", shared.yes}, false},
+			"all of them":              {[]string{shared.yes, shared.yes}, true},
+			"nobody says, all inherit": {[]string{"rest: inherit\n"}, false},
+		}
+		for name, tc := range tests {
+			t.Run(shared.yes+name, func(t *testing.T) {
+				if got := shared.of(chainOfSources(t, tc.links...)); got != tc.want {
+					t.Errorf("got %v, want %v", got, tc.want)
+				}
+			})
+		}
+		if shared.of(policy.Chain{}) || shared.of(policy.Chain{nil}) {
+			t.Errorf("an empty chain says %s", shared.yes)
+		}
 	}
 }
 
 func TestIsolationAndTierArePrinted(t *testing.T) {
-	const src = "version: 1\nname: \"test\"\nisolation: landlock\nsandbox:\n  tier: session\n"
+	const src = "version: 1\nname: \"test\"\nisolation: landlock\nsandbox:\n  tier: session\n  home: kept\n"
 	p, err := policy.Parse("test.yaml", []byte(src))
 	if err != nil || string(p.Print()) != src {
 		t.Errorf("got %q, %v", p.Print(), err)
 	}
-	for _, bad := range []string{"isolation: weak", "isolation: 1", "sandbox: session", "sandbox: {tier: warm}", "sandbox: {teir: fresh}"} {
+	for _, bad := range []string{"isolation: weak", "isolation: 1", "sandbox: session", "sandbox: {tier: warm}", "sandbox: {home: mine}", "sandbox: {teir: fresh}"} {
 		if _, err := policy.Parse("test.yaml", []byte("version: 1\n"+bad+"\n")); err == nil {
 			t.Errorf("%q was read", bad)
 		}
@@ -81,8 +90,8 @@ func TestALearntPolicyIsNoWeakerThanItsChain(t *testing.T) {
 		links []string
 		want  string // of the two keys
 	}{
-		"both say it":  {[]string{"isolation: none\nsandbox: {tier: session}\n", "isolation: landlock\nrest: inherit\n"}, "isolation: landlock\nsandbox:\n  tier: session\n"},
-		"one does not": {[]string{"isolation: none\nsandbox: {tier: session}\n", ""}, ""},
+		"both say it":  {[]string{"isolation: none\nsandbox: {tier: session, home: kept}\n", "isolation: landlock\nrest: inherit\n"}, "isolation: landlock\nsandbox:\n  tier: session\n  home: kept\n"},
+		"one does not": {[]string{"isolation: none\nsandbox: {tier: session, home: kept}\n", ""}, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +99,7 @@ func TestALearntPolicyIsNoWeakerThanItsChain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := string(p.Print()); tc.want != "" && !strings.HasSuffix(got, tc.want) || tc.want == "" && strings.Contains(got, "isolation") || tc.want == "" && strings.Contains(got, "tier") {
+			if got := string(p.Print()); tc.want != "" && !strings.HasSuffix(got, tc.want) || tc.want == "" && strings.Contains(got, "isolation") || tc.want == "" && strings.Contains(got, "sandbox") {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

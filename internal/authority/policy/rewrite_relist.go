@@ -176,6 +176,9 @@ func (c Chain) carryModes(d *content) {
 	if c.SessionTier() {
 		d.isolation.tier = "session"
 	}
+	if c.KeepsHome() {
+		d.isolation.home = "kept"
+	}
 	d.mcp = c.MCP().settings()
 	d.network.inspect, d.durability = false, ""
 	d.tools.askFromRisk, d.tools.denyFromRisk, d.tools.adminFromRisk, d.tools.planFromRisk = nil, nil, nil, nil

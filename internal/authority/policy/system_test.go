@@ -25,33 +25,6 @@ func chainOfSources(t *testing.T, sources ...string) policy.Chain {
 	return c
 }
 
-func TestTheStandardSystemNeedsEveryLink(t *testing.T) {
-	tests := map[string]struct {
-		links []string
-		want  bool
-	}{
-		"nothing said":             {[]string{""}, false},
-		"minimal":                  {[]string{"system: minimal\n"}, false},
-		"standard":                 {[]string{"system: standard\n"}, true},
-		"the next inherits":        {[]string{"system: standard\n", "rest: inherit\n"}, true},
-		"the next says nothing":    {[]string{"system: standard\n", ""}, false},
-		"the next is stricter":     {[]string{"system: standard\n", "system: minimal\nrest: inherit\n"}, false},
-		"the first says nothing":   {[]string{"", "system: standard\n"}, false},
-		"all of them":              {[]string{"system: standard\n", "system: standard\n"}, true},
-		"nobody says, all inherit": {[]string{"rest: inherit\n", "rest: inherit\n"}, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := chainOfSources(t, tc.links...).StandardSystem(); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-	if (policy.Chain{}).StandardSystem() || (policy.Chain{nil}).StandardSystem() {
-		t.Error("no policy grants the standard system")
-	}
-}
-
 func TestCommandLimitsAreTheSmallest(t *testing.T) {
 	l := chainOfSources(t, "commands: {cpu: 10s, files: 100, disk: 1GiB}\n", "commands: {cpu: 20s, files: 50}\n").Limits()
 	if l.CPU != 10*time.Second || l.OpenFiles != 50 || l.Disk != 1<<30 {

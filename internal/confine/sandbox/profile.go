@@ -93,6 +93,7 @@ type Inputs struct {
 	State    string   // Remit's own folder, never visible but for Own
 	Own      *Node    // survey of the tool's own folder (policy.Chain.Own); nil: it has none
 	Folder   string   // on the host, of a folder that is at FolderAt and may be written; "": none
+	Home     string   // on the host, of the folder that is at HomeAt; "": an empty one of the sandbox's own
 	Proxy    bool     // there can be a proxy
 	Services []string // of the command, see Command.Services
 	Publish  []Port
@@ -261,6 +262,9 @@ func (c *compiler) mounts() {
 	c.own()
 	if in.Folder != "" {
 		c.out.Mounts = append(c.out.Mounts, Mount{Path: FolderAt, From: in.Folder, Access: ReadWrite, Folder: true})
+	}
+	if in.Home != "" {
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: HomeAt, From: in.Home, Access: ReadWrite, Folder: true})
 	}
 	if visible, _ := c.visible(in.Exe); in.Exe != "" && !visible {
 		c.out.Mounts = append(c.out.Mounts, Mount{Path: in.Exe, Access: ReadOnly, From: in.Image.From(in.Exe)})

@@ -224,6 +224,9 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 	if c.image == nil {
 		err = sandbox.TellWhere(err, p.Env().Home, c.Argv[0])
 	}
+	if err == nil {
+		err = makeHome(prof)
+	}
 	if err == nil && c.Folder == nil && prof.Standard && prof.Isolation == policy.FullIsolation {
 		config, _ := b.conf.Getenv("XDG_CONFIG_HOME")
 		if prof.Git = repository.Personal(p.Env().Home, config, prof.Dir); prof.Git != "" {
@@ -265,7 +268,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err := check(dir, exe, names); err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
-	env, err := sandbox.Environ(b.conf.Getenv, c.image, chain, limits, c.Command, "/tmp/home", "/tmp")
+	env, err := sandbox.Environ(b.conf.Getenv, c.image, chain, limits, c.Command, sandbox.HomeAt, "/tmp")
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
@@ -286,6 +289,9 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	in.Publish = c.Publish
 	for _, s := range c.Services {
 		in.Services = append(in.Services, s.At)
+	}
+	if iso == policy.FullIsolation {
+		in.Home = b.keptHome(chain, c)
 	}
 	in.Supervised = iso == policy.FullIsolation && (c.Folder == nil || c.Observe)
 	switch {

@@ -96,7 +96,7 @@ func (b *builder) landlock() spawn.Reg {
 	tmp := uint64(fsRead | fsWrite)
 	if slices.ContainsFunc(b.p.Mounts, func(m sandbox.Mount) bool { return m.Keeps && sandbox.Within(m.Path, "/tmp") }) {
 		tmp &^= fsRemove // rights in /tmp would hold in that folder, too
-		rule("/tmp/home", fsRemove, true)
+		rule(sandbox.HomeAt, fsRemove, true)
 	}
 	rule("/tmp", tmp, true)
 	rule("/proc", unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_READ_DIR, true)

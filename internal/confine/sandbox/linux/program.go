@@ -225,7 +225,7 @@ func (b *builder) system() {
 	if b.p.Git != "" {
 		b.newFile(gitFile, "[include]\n\tpath = /etc/gitconfig\n"+b.p.Git)
 	}
-	b.folders("/tmp/home")
+	b.folders(sandbox.HomeAt)
 	b.Call("/tmp", unix.SYS_FCHMODAT, spawn.From(b.root), b.Text("tmp"), spawn.Int(0o1777))
 	b.clone("/tmp", spawn.From(b.root), "tmp", 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOATIME, "/tmp")
 }

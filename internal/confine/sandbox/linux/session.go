@@ -101,7 +101,7 @@ func sessionKey(m machine, chain policy.Chain, p sandbox.Profile) (key string, o
 		if mt.System {
 			continue // m.which says which file it is
 		}
-		if b, ok = identify(b, mt.Path); !ok {
+		if b, ok = identify(b, cmp.Or(mt.From, mt.Path)); !ok {
 			return "", false
 		}
 	}
@@ -313,7 +313,11 @@ func (b *builder) stay() {
 	}
 	child := spawn.Object(b.Program, uint64(1)<<(unix.SIGCHLD-1))
 	b.Stay(2048)
-	for _, name := range []string{"/tmp", "/tmp/home", "/dev/pts", "/dev/pts/ptmx"} {
+	names := []string{"/tmp", "/dev/pts", "/dev/pts/ptmx"}
+	if _, over := sandbox.Cover(b.p.Mounts, sandbox.HomeAt); over == nil { // a kept home is for the next command, too
+		names = append(names, sandbox.HomeAt)
+	}
+	for _, name := range names {
 		b.Call("look", unix.SYS_STATX, cwd, b.Text(name), spawn.Int(unix.AT_SYMLINK_NOFOLLOW), spawn.Int(unix.STATX_BASIC_STATS), spawn.At(at(256)))
 	}
 	b.Call("look", unix.SYS_STATFS, b.Text("/tmp"), spawn.At(at(120)))
