@@ -69,6 +69,9 @@ func TestTheContentOfGitsFilesDecides(t *testing.T) {
 		"a module moved":           {"mkdir -p .git/modules/a/b && git init -q --separate-git-dir .git/modules/a/b/z z && mv .git/modules/a/b/z .git/modules/a/y", ".git/modules/a/y/config", gone},
 		"settings":                 {"git init -q n; cp n/.git/config c; cat c > n/.git/config; cat f; cmp c n/.git/config && rm -rf n/.git/config && printf '[user]\\n\\tname = x\\n' > n/.git/config; cat f; echo '[core]' >> n/.git/config", "n/.git/config", "[user]\n\tname = x\n"},
 		"a program in settings":    {"git init -q n; rm n/.git/config; printf '[core]\\n\\tfsmonitor = touch MARK\\n' > n/.git/config; cat f; printf '[core]\\n\\tfsmonitor = touch MARK\\n' > .git/config", "n/.git/config", gone},
+		"a rebase":                 {"mkdir .git/rebase-merge; printf '# a comment\npick 1 one\n\nf -C 2 two\nbreak\n' > .git/rebase-merge/git-rebase-todo; cat f; sed -i s/pick/drop/ .git/rebase-merge/git-rebase-todo", ".git/rebase-merge/git-rebase-todo", "# a comment\ndrop 1 one\n\nf -C 2 two\nbreak\n"},
+		"a rebase that executes":   {"mkdir .git/rebase-merge; printf 'pick 1\n exec touch MARK\n' > .git/rebase-merge/git-rebase-todo; printf 'x touch MARK\n' > a; mv a .git/rebase-merge/git-rebase-todo; cat f; printf 'pick 1\r\nx\ttouch MARK\r\n' > .git/rebase-merge/git-rebase-todo; mkdir d; printf 'x touch MARK\n' > d/git-rebase-todo; rmdir .git/rebase-merge; mv d .git/rebase-merge", ".git/rebase-merge/git-rebase-todo", gone},
+		"a worktree's rebase":      {"mkdir -p .git/worktrees/x/rebase-merge; echo pick 1 > .git/worktrees/x/rebase-merge/git-rebase-todo; cat f; echo 'exec touch MARK' > .git/worktrees/x/rebase-merge/git-rebase-todo", ".git/worktrees/x/rebase-merge/git-rebase-todo", "pick 1\n"},
 		"many at once":             {"for i in $(seq 18); do mkdir d$i; (sleep 0.3; echo '* diff=x') > d$i/.gitattributes & done; wait", "d1/.gitattributes", gone},
 	}
 	for name, tc := range tests {

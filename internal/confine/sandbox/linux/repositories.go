@@ -353,6 +353,26 @@ func harmlessAttributes(text []byte) bool {
 	return true
 }
 
+// todo is the list of the steps of a rebase that are left, in a repository's own folder.
+const todo = "rebase-merge/git-rebase-todo"
+
+// steps are the commands of such a list that start no program, and their short forms (git-rebase(1)).
+var steps = strings.Fields("pick p reword r edit e squash s fixup f drop d label l reset t merge m update-ref u break b noop")
+
+// harmlessTodo reports whether a list of a rebase starts no program.
+func harmlessTodo(text []byte) bool {
+	for line := range strings.SplitSeq(string(text), "\n") {
+		step := strings.TrimLeft(line, " \t\r") // more than Git leaves out
+		if i := strings.IndexAny(step, " \t\r\x00"); i >= 0 {
+			step = step[:i]
+		}
+		if step != "" && step[0] != '#' && !slices.Contains(steps, step) {
+			return false
+		}
+	}
+	return true
+}
+
 // eachSetting goes through the lines of a configuration, each with the header of its section,
 // until one is not good. The header itself comes with an empty line.
 func eachSetting(text string, good func(section, line string) bool) bool {

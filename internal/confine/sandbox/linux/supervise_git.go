@@ -37,6 +37,8 @@ func (d *decider) ofRepository(r supervisor.Request, err error) error {
 	switch {
 	case !ok, !errors.As(err, &by), d.byEntry(r.Path, by):
 		return err
+	case part == todo:
+		return ifHarmless(r, err, harmlessTodo)
 	case r.Act == supervisor.Create|supervisor.Folder && (part == "" || part == "hooks"), removes && part == "":
 		return nil // an empty folder, or a file .git
 	case r.Act == supervisor.Change && !strings.HasPrefix(part, "hooks/"):
@@ -127,6 +129,11 @@ func (d *decider) byContent(r supervisor.Request, err error, harmless func(text 
 	if !errors.As(err, &by) || byRule(by) || d.may(tool.FileWrite, path.Join(path.Dir(r.Path), sandbox.AnyName)) != nil {
 		return err
 	}
+	return ifHarmless(r, err, harmless)
+}
+
+// ifHarmless has the content of a file decide; err is the refusal.
+func ifHarmless(r supervisor.Request, err error, harmless func(text []byte) bool) error {
 	may := func(text []byte) error {
 		if len(text) <= supervisor.MaxDraft && harmless(text) {
 			return nil
