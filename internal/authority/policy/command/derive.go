@@ -260,8 +260,8 @@ func climbs(p string) bool {
 	return false
 }
 
-// ownFolder matches a path in a folder that a sandbox has of its own.
-var ownFolder = regex.Lazy(`^/(?:tmp|var/tmp|dev)(?:/|$)`)
+// ownFolder matches a path in a folder that a sandbox has of its own, and the devices in it.
+var ownFolder = regex.Lazy(`^/(?:tmp|var/tmp|dev/shm)(?:/|$)|^/dev/(?:zero|full|u?random|tty|std(?:in|out|err)|fd/[0-9]+)$`)
 
 // file adds a file action for a path as a command line spells it. A path that is not certain, and one in a folder that
 // sandboxes have of their own, is left to the sandbox, where there is one.
