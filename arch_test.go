@@ -209,7 +209,7 @@ var mayImport = map[string]string{
 	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
 	"doors/hostcheck":  "authority/dpop net net/http",
 	"doors/admission":  "record/store net net/http syscall",
-	"doors/hookrelay":  "base/fault doors/hookwire net os",
+	"doors/hookrelay":  "base/fault doors/hookwire golang.org/x/sys net os",
 	"doors/hookwire":   "golang.org/x/sys",
 	"doors/keeper":     "base/fault base/pause base/wholefile doors/hookrelay doors/hookwire service/home golang.org/x/sys net os syscall",
 	"doors/hook":       "doors/hookwire base/canon base/fault base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
@@ -247,7 +247,7 @@ var mayImport = map[string]string{
 		os os/signal syscall
 	`,
 	"cmd/remit":      "app cli base/fault confine/sandbox/spawn os os/signal syscall",
-	"cmd/remit-hook": "base/homedir doors/hookwire golang.org/x/sys os syscall",
+	"cmd/remit-hook": "base/homedir doors/hookwire golang.org/x/sys os os/signal syscall",
 	// the public face
 	".":         "service/changes base/commitment service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/ledger record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid net/http os tools/model",
 	"remittest": "github.com/remitrun/remit net/http",

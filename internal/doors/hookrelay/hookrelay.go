@@ -1,5 +1,5 @@
 // Package hookrelay answers agents' hooks at a Unix socket, for agents in a sandbox from outside of it,
-// and for all agents of one user. It decides nothing. Start at [Forward] and at [Relay.Serve].
+// and for all agents of one user, whose scripts it passes on as well. It decides nothing. Start at [Forward] and at [Relay.Serve].
 package hookrelay
 
 import (
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/hookwire"
 )
@@ -23,6 +25,9 @@ type Relay struct {
 	Max    int                            // of a request, in bytes
 	Time   time.Duration                  // for one answer
 	Finish bool                           // the end of the listener cuts no request that was read
+	// Shell runs a script with the descriptors of the client. It takes over the connection and the
+	// descriptors, and returns at once. Nil: scripts are refused.
+	Shell func(conn *net.UnixConn, r hookwire.Request, files []int)
 }
 
 // atOnce bounds the connections that are answered at the same time. More of them wait.
@@ -50,9 +55,15 @@ func (r Relay) Serve(l net.Listener) error {
 		}
 		all.Go(func() {
 			defer func() { <-free }()
+			q, files, err := r.read(reading, conn)
+			if peer, ok := conn.(*net.UnixConn); ok && err == nil && q.Shell {
+				r.Shell(peer, q, files)
+				return
+			}
+			closeAll(files)
 			defer func() { _ = conn.Close() }()
-			if b, err := r.read(reading, conn); err == nil {
-				r.answer(answering, conn, b)
+			if err == nil {
+				r.answer(answering, conn, q)
 			}
 		})
 	}
@@ -60,34 +71,74 @@ func (r Relay) Serve(l net.Listener) error {
 
 // read reads a request. Whoever sends none, or something else, gets no answer: a hook then blocks
 // the call, or decides it in another way.
-func (r Relay) read(ctx context.Context, conn net.Conn) (hookwire.Request, error) {
+func (r Relay) read(ctx context.Context, conn net.Conn) (q hookwire.Request, files []int, err error) {
 	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	peer, ok := conn.(*net.UnixConn)
+	if !ok && (r.Admit != nil || r.Shell != nil) {
+		return q, nil, errNoSocket
+	}
 	if r.Admit != nil {
-		peer, ok := conn.(*net.UnixConn)
-		if !ok {
-			return hookwire.Request{}, errNoSocket
-		}
 		if err := r.Admit(peer); err != nil {
-			return hookwire.Request{}, err
+			return q, nil, err
 		}
 	}
 	if _, err := io.WriteString(conn, hookwire.Greeting); err != nil {
-		return hookwire.Request{}, err
+		return q, nil, err
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(readTime)); err != nil {
-		return hookwire.Request{}, err
+		return q, nil, err
 	}
 	if err := ctx.Err(); err != nil { // the deadline of its end was replaced
-		return hookwire.Request{}, err
+		return q, nil, err
 	}
-	b, err := io.ReadAll(io.LimitReader(conn, int64(r.Max)+1))
+	var from io.Reader = conn
+	if r.Shell != nil {
+		taker := &taker{conn: peer}
+		defer func() { files = taker.files }()
+		from = taker
+	}
+	b, err := io.ReadAll(io.LimitReader(from, int64(r.Max)+1))
 	if err == nil && len(b) > r.Max {
 		err = errTooLarge
 	}
-	if err != nil {
-		return hookwire.Request{}, err
+	if err == nil {
+		q, err = hookwire.ParseRequest(b)
 	}
-	return hookwire.ParseRequest(b)
+	if err == nil && q.Shell && r.Shell == nil {
+		err = errNoShell
+	}
+	return q, nil, err
+}
+
+// taker reads a connection, and takes the descriptors that come with the message.
+type taker struct {
+	conn  *net.UnixConn
+	files []int
+}
+
+// Read implements io.Reader.
+func (t *taker) Read(b []byte) (int, error) {
+	var control [256]byte
+	n, size, _, _, err := t.conn.ReadMsgUnix(b, control[:])
+	n = max(n, 0) // -1 with some errors
+	if errors.Is(err, io.EOF) {
+		return n, io.EOF
+	}
+	list, perr := unix.ParseSocketControlMessage(control[:size])
+	for _, m := range list {
+		files, err := unix.ParseUnixRights(&m)
+		t.files, perr = append(t.files, files...), errors.Join(perr, err)
+	}
+	if perr == nil && len(t.files) > hookwire.Descriptors {
+		perr = errTooLarge
+	}
+	return n, errors.Join(err, perr) // nil for two that are
+}
+
+func closeAll(files []int) {
+	for _, fd := range files {
+		_ = unix.Close(fd)
+	}
 }
 
 // answer answers a request.
@@ -105,6 +156,7 @@ var (
 	errNoSocket = errors.New("not a Unix socket")
 	errTooLarge = errors.New("the request is too large")
 	errDeclined = errors.New("it declined")
+	errNoShell  = errors.New("scripts are not run here")
 )
 
 // Present reports whether this process is in a sandbox that holds a whole agent.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remitrun/remit/internal/doors/hookrelay"
 	"github.com/remitrun/remit/internal/doors/hookwire"
 )
@@ -73,6 +75,52 @@ func TestJunkIsNotAnswered(t *testing.T) {
 	}
 	if _, err := hookrelay.Forward(t.Context(), at, hookwire.Request{Args: []string{"a"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A relay without a way to run scripts, as the one of a confined agent, answers none.
+func TestScriptsAreRefused(t *testing.T) {
+	at, _ := serve(t, hookrelay.Relay{Answer: echo, Max: 1000, Time: time.Minute})
+	for _, files := range [][]int{nil, {0, 1, 2, 0}} {
+		b, err := hookwire.Request{Shell: true, Args: []string{"-c", "true"}, Dir: "/"}.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: at, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := conn.WriteMsgUnix(b, unix.UnixRights(files...), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(conn); string(b) != hookwire.Greeting {
+			t.Errorf("%q, %v", b, err)
+		}
+		_ = conn.Close()
+	}
+}
+
+// A client that resets its connection, as one does that is killed before it reads, ends nothing but its call.
+func TestAResetEndsOneCall(t *testing.T) {
+	at, _ := serve(t, hookrelay.Relay{Answer: echo, Max: 1000, Time: time.Minute, Shell: func(*net.UnixConn, hookwire.Request, []int) {}})
+	for range 20 {
+		conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err == nil {
+			err = unix.Connect(conn, &unix.SockaddrUnix{Name: at})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := unix.Recvfrom(conn, make([]byte, 1), unix.MSG_PEEK); err != nil { // the greeting is there, and unread
+			t.Error(err)
+		}
+		_ = unix.Close(conn)
+		if a, err := hookrelay.Forward(t.Context(), at, hookwire.Request{Args: []string{"a"}}); err != nil || a.Status != 2 {
+			t.Errorf("%+v, %v", a, err)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package hookwire encodes what the hook of an agent sends to a Remit process on the same machine,
-// and its answer. The hook's client is built from it, so it imports nothing that takes time when a
+// Package hookwire encodes what the hook of an agent, or its shell, sends to a Remit process on the same
+// machine, and the answer. The client is built from it, so it imports nothing that takes time when a
 // process starts. Start at [Request] and [Answer].
 package hookwire
 
@@ -19,18 +19,19 @@ const (
 // can make it.
 const Socket = "/run/remit/hook.sock"
 
-// Request is how an agent's hook was started.
+// Request is how an agent's hook, or its shell, was started.
 type Request struct {
-	Program string   // identifies the client's remit program; see [Identity]
-	Args    []string // of remit hook
+	Shell   bool     // remit sh; else remit hook
+	Program string   // identifies the client's remit program; see [Identify]
+	Args    []string // of the command
 	Env     []string
 	Dir     string // the current folder
-	Event   []byte
+	Event   []byte // of remit hook
 }
 
-// Answer is how the hook ends.
+// Answer is how the command ends.
 type Answer struct {
-	Decline bool // the client has to run remit hook itself
+	Decline bool // the client has to run the command itself
 	Status  byte
 	Out     []byte
 	Err     []byte
@@ -39,12 +40,28 @@ type Answer struct {
 // The first bytes of a message. Another form of it has another number.
 const (
 	requestMark = "remit hook 1\n"
+	shellMark   = "remit sh 1\n"
 	answerMark  = Greeting + "remit said 1\n"
 )
 
 // Greeting begins an answer. It is sent as soon as the client is admitted, so that the client waits for
 // no process that is stopped or overloaded.
 const Greeting = "+"
+
+// Ready is sent behind the greeting by a process that is about to run a script. It begins once the
+// client has written [Go] to its control pipe, and the client then never runs the script itself. Whatever
+// else comes behind the greeting: the script was not started.
+const Ready = "!"
+
+// What a client writes to its control pipe. The pipe's end stops the script, too: the client has gone.
+const (
+	Go   = "g" // start the script
+	Stop = "s" // end it, and answer
+)
+
+// Descriptors is how many a client sends with a script: standard input, output and error, and the end of
+// its control pipe that is read.
+const Descriptors = 4
 
 var (
 	errNotWhole  = errors.New("the message is not whole, or not of this version of Remit")
@@ -63,20 +80,28 @@ func (r Request) Bytes() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := message(requestMark, []byte(r.Program), args, env, []byte(r.Dir), r.Event)
+	b := message(r.mark(), []byte(r.Program), args, env, []byte(r.Dir), r.Event)
 	if len(b) > MaxRequest {
 		return nil, errTooLarge
 	}
 	return b, nil
 }
 
+func (r Request) mark() string {
+	if r.Shell {
+		return shellMark
+	}
+	return requestMark
+}
+
 // ParseRequest decodes a request.
 func ParseRequest(b []byte) (Request, error) {
-	parts, err := split(b, requestMark, 5)
+	r := Request{Shell: string(b[:min(len(b), len(shellMark))]) == shellMark}
+	parts, err := split(b, r.mark(), 5)
 	if err != nil {
 		return Request{}, err
 	}
-	r := Request{Program: string(parts[0]), Dir: string(parts[3]), Event: parts[4]}
+	r.Program, r.Dir, r.Event = string(parts[0]), string(parts[3]), parts[4]
 	if r.Args, err = words(parts[1]); err == nil {
 		r.Env, err = words(parts[2])
 	}

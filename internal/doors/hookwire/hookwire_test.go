@@ -13,14 +13,21 @@ func FuzzMessages(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	sh, err := hookwire.Request{Shell: true, Program: "p", Args: []string{"-c", "a\nb"}, Env: []string{"A=b"}, Dir: "/"}.Bytes()
+	if err != nil {
+		f.Fatal(err)
+	}
 	a := hookwire.Answer{Status: 2, Out: []byte("out"), Err: []byte("err")}.Bytes()
-	for _, b := range [][]byte{r, a, r[:len(r)-1], append(a, 0), hookwire.Answer{Decline: true}.Bytes(), nil} {
+	for _, b := range [][]byte{r, sh, a, r[:len(r)-1], sh[:len(sh)-1], sh[:11], append(a, 0), hookwire.Answer{Decline: true}.Bytes(), nil} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := hookwire.ParseRequest(b); err == nil {
 			if back, err := r.Bytes(); err != nil || !bytes.Equal(back, b) {
 				t.Errorf("%q was read as %+v, %v", b, r, err)
+			}
+			if r.Shell == bytes.HasPrefix(b, []byte("remit hook")) {
+				t.Errorf("%q was read as another kind: %+v", b, r)
 			}
 		}
 		if a, err := hookwire.ParseAnswer(b); err == nil && !bytes.Equal(a.Bytes(), b) {

@@ -13,7 +13,7 @@ const (
 	RetryTime = 5 * time.Second
 )
 
-// How a person has calls decided without the keeper.
+// How a person has calls decided without the keeper. The flag is one of remit hook.
 const (
 	AloneVariable = "REMIT_NO_KEEPER"
 	AloneFlag     = "no-keeper"
