@@ -105,7 +105,9 @@ func (c *console) copy() {
 		c.copies.Add(1)
 		go func() {
 			defer c.copies.Done()
-			_, _ = io.Copy(c.to[i], from) // a pseudo-terminal whose command has ended gives an error
+			if _, err := io.Copy(c.to[i], from); err != nil && !c.raws { // a pseudo-terminal whose command has ended gives an error, too
+				_ = from.Close() // the command sees that nobody reads
+			}
 		}()
 	}
 	go c.read() // ends with the process: reading a terminal cannot be cancelled
