@@ -15,7 +15,7 @@ import (
 )
 
 func (s *session) shCmd() *cobra.Command {
-	var policyFile, dir, homeDir, script string
+	var policyFile, dir, homeDir, script, agentSession string
 	c := &cobra.Command{
 		Use:   "sh -c SCRIPT",
 		Short: "Run a script of an agent in the sandbox, as the agent's shell",
@@ -39,16 +39,24 @@ ended it. A script that is refused does not start: the exit status is 3.
 			if script == "" {
 				return fault.New(fault.Usage, "the script is missing").WithHint("usage: remit sh [-p POLICY] [-w DIR] -c SCRIPT")
 			}
-			s.useHome(homeDir)
+			if len(agentSession) > maxAgentSession {
+				return fault.New(fault.Usage, "--session has %d bytes; the limit is %d", len(agentSession), maxAgentSession)
+			}
+			if homeDir != "" {
+				s.useHome(s.abs(homeDir))
+			}
 			a, err := s.open()
 			if err != nil {
 				return err
 			}
-			q, err := shellRequest(a, policyFile, dir)
+			if policyFile != "" {
+				policyFile = s.abs(policyFile)
+			}
+			q, err := s.shellRequest(a, policyFile, dir)
 			if err != nil {
 				return err
 			}
-			q.Script = script
+			q.Script, q.Session = script, agentSession
 			return s.shell(cmd.Context(), a, q)
 		},
 	}
@@ -57,19 +65,23 @@ ended it. A script that is refused does not start: the exit status is 3.
 	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
 	fl.StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, instead of the environment's")
+	fl.StringVar(&agentSession, "session", "", "`ID` of the agent's session")
 	return c
 }
 
+// maxAgentSession bounds the ID of an agent's session, in bytes.
+const maxAgentSession = 200
+
 // shellRequest chooses the workspace, and the folder where the script starts.
-func shellRequest(a *app.App, policyFile, dir string) (runs.ShellRequest, error) {
+func (s *session) shellRequest(a *app.App, policyFile, dir string) (runs.ShellRequest, error) {
 	q := runs.ShellRequest{Policy: policyFile}
 	var err error
-	if q.Dir, err = home.Workspace(""); err != nil {
+	if q.Dir, err = home.Workspace(s.abs("")); err != nil {
 		return q, err
 	}
 	switch {
 	case dir != "":
-		q.Workspace, err = home.Workspace(dir)
+		q.Workspace, err = home.Workspace(s.abs(dir))
 	case policyFile != "":
 		q.Workspace = q.Dir
 	default:

@@ -17,6 +17,7 @@ type ShellRequest struct {
 	Dir       string // absolute: where the script starts
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute
+	Session   string // the agent's ID of its session; "": not known
 	Stdio     *sandbox.Stdio
 	// Written waits for what the script wrote to Stdio, and returns the beginning of it for
 	// the record.
