@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,15 +32,16 @@ func (s *session) keeperCmd() *cobra.Command {
 	var lock uint
 	c := &cobra.Command{
 		Use:   "keeper",
-		Short: "Answer the hooks of agents from one process that stays",
-		Long: `Answers the hooks of your agents for one $REMIT_HOME. remit-hook, a small
-program that is installed beside remit, sends it the events. That is much faster
-than a new process. Each call is decided like one of remit hook, with the
-settings, policies and grants of that moment.
+		Short: "Answer the hooks and shells of agents from one process that stays",
+		Long: `Answers the hooks of your agents for one $REMIT_HOME, and runs their confined
+shell commands. remit-hook, a small program that is installed beside remit,
+sends it the events and commands. That is much faster than a new process. Each
+call is decided like one of remit hook or remit sh, with the settings, policies
+and grants of that moment.
 
 remit-hook starts the keeper, which ends after ten minutes without a call, or
 when this program or the ledger is replaced. Without a keeper, or with
-REMIT_NO_KEEPER=1 or --no-keeper, remit-hook becomes remit hook.
+REMIT_NO_KEEPER=1 or --no-keeper, remit-hook becomes remit hook or remit sh.
 `,
 		Example: `  remit keeper status
   remit keeper stop`,
@@ -74,6 +75,9 @@ func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error
 	k := &keeper.Keeper{
 		Home: cfg.Dir, Version: s.version, Idle: idle, Look: keeperLook, Env: s.lookup, Stale: ledger.Stale,
 		Answer: func(ctx context.Context, r hookwire.Request) hookwire.Answer { return s.keptHook(ctx, r, ledger) },
+		Shell: func(ctx context.Context, r hookwire.Request, in io.Reader, out, errs io.Writer) byte {
+			return s.keptShell(ctx, r, Streams{In: in, Out: out, Err: errs}, ledger)
+		},
 	}
 	if lock > 0 {
 		k.Lock = os.NewFile(uintptr(lock), hookwire.LockFile)
@@ -89,19 +93,32 @@ func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error
 // client's own has the last word.
 func (s *session) keptHook(ctx context.Context, r hookwire.Request, ledger *database.Shared) hookwire.Answer {
 	began := time.Now()
-	if dir, _ := home.Lookup(r.Env)("REMIT_HOME"); dir != "" && !filepath.IsAbs(dir) {
-		return hookwire.Answer{Decline: true} // it is relative to the folder of the client
-	}
 	var out, errs bytes.Buffer
-	inner := &session{
-		Streams: Streams{In: bytes.NewReader(r.Event), Out: &out, Err: &errs}, version: s.version, environ: r.Env, lookup: home.Lookup(r.Env),
-		dir: r.Dir, own: app.Own{Ledger: ledger},
-	}
+	inner := s.kept(r, Streams{In: bytes.NewReader(r.Event), Out: &out, Err: &errs}, ledger)
 	status := inner.run(ctx, append([]string{"hook"}, r.Args...))
 	if status != 0 && time.Since(began) < hookwire.RetryTime {
 		return hookwire.Answer{Decline: true}
 	}
 	return hookwire.Answer{Status: byte(status), Out: out.Bytes(), Err: errs.Bytes()} //nolint:gosec // exit statuses are below 256
+}
+
+// keptShell runs one script as remit sh.
+func (s *session) keptShell(ctx context.Context, r hookwire.Request, streams Streams, ledger *database.Shared) byte {
+	inner := s.kept(r, streams, ledger)
+	ended := false
+	defer func() {
+		if !ended && inner.app != nil {
+			_ = inner.app.Close() // a panic ends this command with all of its processes
+		}
+	}()
+	status := inner.run(ctx, append([]string{"sh"}, r.Args...))
+	ended = true
+	return byte(status) //nolint:gosec // exit statuses are below 256
+}
+
+// kept is a session for one client.
+func (s *session) kept(r hookwire.Request, streams Streams, ledger *database.Shared) *session {
+	return &session{Streams: streams, version: s.version, environ: r.Env, lookup: home.Lookup(r.Env), dir: r.Dir, own: app.Own{Ledger: ledger}}
 }
 
 func (s *session) keeperStatusCmd() *cobra.Command {
@@ -118,7 +135,7 @@ func (s *session) keeperStatusCmd() *cobra.Command {
 func (s *session) keeperStopCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
-		Short: "End the keeper, after the calls that it is answering",
+		Short: "End the keeper, after the hooks that it is answering, and its commands",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withKeeper(cmd.Context(), keeper.Stop, "was stopped")

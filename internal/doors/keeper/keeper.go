@@ -1,10 +1,11 @@
-// Package keeper serves the hooks of one user's agents from one process per $REMIT_HOME, which stays
-// between the calls. Only processes of the same user outside of any sandbox may connect. Its caller
-// decides the calls. Start at [Keeper.Serve].
+// Package keeper serves the hooks and shells of one user's agents from one process per $REMIT_HOME, which
+// stays between the calls. Only processes of the same user outside of any sandbox may connect. Its caller
+// decides the calls and runs the scripts. Start at [Keeper.Serve].
 package keeper
 
 import (
 	"context"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -17,19 +18,23 @@ type Keeper struct {
 	Home    string // absolute
 	Version string
 	Answer  func(ctx context.Context, r hookwire.Request) hookwire.Answer
-	Env     func(name string) (string, bool) // the environment of this process
-	Stale   func() bool                      // tells that a new process is needed
-	Idle    time.Duration                    // after the last call the keeper ends
-	Look    time.Duration                    // between two looks at the files that it depends on
-	Lock    *os.File                         // locked by the process that started this one; nil: Serve locks it
+	// Shell runs a script with the streams of its client, and returns the exit status.
+	Shell func(ctx context.Context, r hookwire.Request, in io.Reader, out, errs io.Writer) byte
+	Env   func(name string) (string, bool) // the environment of this process
+	Stale func() bool                      // tells that a new process is needed
+	Idle  time.Duration                    // after the last call the keeper ends
+	Look  time.Duration                    // between two looks at the files that it depends on
+	Lock  *os.File                         // locked by the process that started this one; nil: Serve locks it
 
 	program  string // identifies this process's program; see hookwire.Identify
 	standing string // of this process
+	scripts  sync.WaitGroup
 
 	mu       sync.Mutex
 	since    time.Time
 	last     time.Time // of the last call's end
 	now      int       // calls that are answered now
+	shells   int       // scripts among them
 	calls    int
 	declined int
 }

@@ -22,8 +22,9 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// Serve answers hooks until ctx ends, no call came for some time, or a newer process is needed. Calls
-// that it has read are answered before it returns. Another keeper of the folder is fault.Conflict.
+// Serve answers hooks and runs scripts until ctx ends, no call came for some time, or a newer process is
+// needed. Hooks that it has read are answered before it returns. The end of ctx ends the scripts; a
+// newer process is not kept waiting by them. Another keeper of the folder is fault.Conflict.
 func (k *Keeper) Serve(ctx context.Context) error {
 	if err := k.check(); err != nil {
 		return err
@@ -32,6 +33,7 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	unlock = sync.OnceFunc(unlock)
 	defer unlock()
 	folder, err := os.Open(k.Home)
 	if err != nil {
@@ -44,13 +46,22 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	}
 	k.since = time.Now()
 	k.last = k.since
+	running, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { k.watch(ctx, l, is, ended) })
-	relay := hookrelay.Relay{Answer: k.answer, Admit: k.admit, Max: hookwire.MaxRequest, Time: hookwire.DecisionTime, Finish: true}
+	relay := hookrelay.Relay{
+		Answer: k.answer, Admit: k.admit, Max: hookwire.MaxRequest, Time: hookwire.DecisionTime, Finish: true,
+		Shell: func(conn *net.UnixConn, r hookwire.Request, files []int) { k.shell(running, conn, r, files) },
+	}
 	err = relay.Serve(l)
 	close(ended)
 	watch.Wait()
+	if ctx.Err() == nil {
+		unlock()
+	}
+	k.scripts.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -162,29 +173,44 @@ func (k *Keeper) answer(ctx context.Context, r hookwire.Request) (out hookwire.A
 	if len(r.Args) == 0 && r.Program == "" {
 		return k.status()
 	}
-	k.begin()
+	k.begin(false)
 	defer func() {
 		if recover() != nil {
 			out = hookwire.Answer{Decline: true}
 		}
-		k.end(out.Decline)
+		k.end(false, out.Decline)
 	}()
-	if r.Program != k.program || !filepath.IsAbs(r.Dir) || !hookwire.SameProcess(home.Lookup(r.Env), k.Env) || k.replaced() {
+	if !k.takes(r) {
 		return hookwire.Answer{Decline: true}
 	}
 	return k.Answer(ctx, r)
 }
 
-func (k *Keeper) begin() {
+// takes reports whether a process of the client's own would be this program, with the same home.
+func (k *Keeper) takes(r hookwire.Request) bool {
+	env := home.Lookup(r.Env)
+	dir, _ := env("REMIT_HOME") // a relative one is relative to the folder of the client
+	return r.Program == k.program && filepath.IsAbs(r.Dir) && (dir == "" || filepath.IsAbs(dir)) && hookwire.SameProcess(env, k.Env) && !k.replaced()
+}
+
+// begin counts a call, and reports whether it may run.
+func (k *Keeper) begin(shell bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.now++
+	if shell {
+		k.shells++
+	}
+	return k.shells <= mostScripts
 }
 
-func (k *Keeper) end(declined bool) {
+func (k *Keeper) end(shell, declined bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.now--
+	if shell {
+		k.shells--
+	}
 	k.last = time.Now()
 	if declined {
 		k.declined++
