@@ -48,6 +48,10 @@ func beRemit(args []string) int {
 		fmt.Printf("alone %v %d %v\n", args[1:], len(event), err)
 		return 0
 	}
+	if args[0] == "sh" {
+		fmt.Printf("alone %q\n", args[1:])
+		return 0
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	k := keeperOf(args[2])
@@ -59,7 +63,7 @@ func beRemit(args []string) int {
 }
 
 func keeperOf(dir string) *keeper.Keeper {
-	return &keeper.Keeper{Home: dir, Idle: time.Minute, Env: os.LookupEnv, Look: 10 * time.Millisecond, Stale: func() bool { return false }, Answer: func(_ context.Context, r hookwire.Request) hookwire.Answer {
+	return &keeper.Keeper{Home: dir, Idle: time.Minute, Env: os.LookupEnv, Look: 10 * time.Millisecond, Stale: func() bool { return false }, Shell: runScript, Answer: func(_ context.Context, r hookwire.Request) hookwire.Answer {
 		f, err := os.OpenFile(filepath.Join(dir, "answered"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err == nil {
 			_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
@@ -102,10 +106,18 @@ func copyFile(t *testing.T, from, to string) {
 // serve runs a keeper until the test ends, or stop is called.
 func (w world) serve(answer func(ctx context.Context, r hookwire.Request) hookwire.Answer) (stop func()) {
 	w.t.Helper()
+	return w.served(func(k *keeper.Keeper) {
+		if answer != nil {
+			k.Answer = answer
+		}
+	})
+}
+
+// served runs a keeper that was changed.
+func (w world) served(change func(k *keeper.Keeper)) (stop func()) {
+	w.t.Helper()
 	k := keeperOf(w.home)
-	if answer != nil {
-		k.Answer = answer
-	}
+	change(k)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- k.Serve(ctx) }()

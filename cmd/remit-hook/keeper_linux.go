@@ -19,28 +19,32 @@ var (
 	errTooLate  = errors.New("no answer in time")
 )
 
-// askKeeper asks the keeper of the home folder. Where none listens it starts one, for the next calls.
-func (h hook) askKeeper(request []byte) (hookwire.Answer, error) {
-	dir := h.home()
+// dialKeeper connects to the keeper of a home folder. Where none listens it starts one, for the next calls.
+func (h hook) dialKeeper(dir string) (conn int, err error) {
 	if dir == "" {
-		return hookwire.Answer{}, errNoHome
+		return -1, errNoHome
 	}
 	folder, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return hookwire.Answer{}, err
+		return -1, err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(folder, &st); err != nil {
-		return hookwire.Answer{}, err
+		return -1, err
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return hookwire.Answer{}, errNotOurs
+		return -1, errNotOurs
 	}
-	answer, err := exchange(hookwire.KeeperSocket(folder), request, sameUser)
+	conn, err = dial(hookwire.KeeperSocket(folder))
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		h.start(dir, folder)
 	}
-	return answer, err
+	if err == nil {
+		if err = sameUser(conn); err != nil {
+			_ = unix.Close(conn)
+		}
+	}
+	return conn, err
 }
 
 // sameUser checks who listens at the other end of a connection.
@@ -52,50 +56,27 @@ func sameUser(conn int) error {
 	return err
 }
 
-// exchange sends a request to a socket and returns the answer.
-func exchange(path string, request []byte, check func(conn int) error) (hookwire.Answer, error) {
-	until := time.Now().Add(hookwire.AnswerTime)
+// dial connects to a socket.
+func dial(path string) (int, error) {
 	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return hookwire.Answer{}, err
+		return -1, err
 	}
-	defer func() { _ = unix.Close(conn) }()
 	limit := unix.NsecToTimeval(int64(hookwire.SendTime))
-	if err := unix.SetsockoptTimeval(conn, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
-		return hookwire.Answer{}, err
+	if err = unix.SetsockoptTimeval(conn, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err == nil {
+		err = unix.Connect(conn, &unix.SockaddrUnix{Name: path})
 	}
-	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: path}); err != nil {
-		return hookwire.Answer{}, err
-	}
-	if check != nil {
-		if err := check(conn); err != nil {
-			return hookwire.Answer{}, err
-		}
-	}
-	if err := send(conn, request); err != nil {
-		return hookwire.Answer{}, err
-	}
-	b, err := receive(conn, until)
 	if err != nil {
+		_ = unix.Close(conn)
+	}
+	return conn, err
+}
+
+// exchange sends a request and returns the answer.
+func exchange(conn int, request []byte, until time.Time) (hookwire.Answer, error) {
+	if err := send(conn, request, nil); err != nil {
 		return hookwire.Answer{}, err
 	}
-	return hookwire.ParseAnswer(b)
-}
-
-// send sends a whole request, and says that it is whole.
-func send(conn int, b []byte) error {
-	for len(b) > 0 {
-		n, err := unix.SendmsgN(conn, b, nil, nil, unix.MSG_NOSIGNAL)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		b = b[max(n, 0):]
-	}
-	return unix.Shutdown(conn, unix.SHUT_WR)
-}
-
-// receive reads until the other end closes the connection.
-func receive(conn int, until time.Time) ([]byte, error) {
 	var b []byte
 	buf := make([]byte, 8<<10)
 	for len(b) <= hookwire.MaxAnswer {
@@ -104,24 +85,45 @@ func receive(conn int, until time.Time) ([]byte, error) {
 			left = hookwire.GreetingTime
 		}
 		if left < time.Millisecond {
-			return nil, errTooLate
+			return hookwire.Answer{}, errTooLate
 		}
-		limit := unix.NsecToTimeval(int64(left))
-		if err := unix.SetsockoptTimeval(conn, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-			return nil, err
+		n, err := receive(conn, buf, left)
+		if err != nil {
+			return hookwire.Answer{}, err
 		}
-		n, err := unix.Read(conn, buf)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return nil, err
-		case n == 0:
-			return b, nil
-		default:
-			b = append(b, buf[:n]...)
+		if n == 0 {
+			return hookwire.ParseAnswer(b)
+		}
+		b = append(b, buf[:n]...)
+	}
+	return hookwire.Answer{}, errTooLate
+}
+
+// send sends a whole request, with descriptors in the form of unix.UnixRights, and says that it is whole.
+func send(conn int, b, rights []byte) error {
+	for len(b) > 0 {
+		n, err := unix.SendmsgN(conn, b, rights, nil, unix.MSG_NOSIGNAL)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if n > 0 {
+			b, rights = b[n:], nil
 		}
 	}
-	return nil, errTooLate
+	return unix.Shutdown(conn, unix.SHUT_WR)
+}
+
+// receive reads some bytes within a time. 0 is no limit.
+func receive(conn int, b []byte, limit time.Duration) (int, error) {
+	t := unix.NsecToTimeval(int64(limit))
+	if err := unix.SetsockoptTimeval(conn, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &t); err != nil {
+		return 0, err
+	}
+	for {
+		if n, err := unix.Read(conn, b); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // start starts a keeper, if no other process does. The lock that shows this passes to the keeper.

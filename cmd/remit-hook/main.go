@@ -1,7 +1,7 @@
 // Command remit-hook is remit hook as a small program, which agents start for each tool call. It
 // sends the event to a Remit process that is running already: the keeper of $REMIT_HOME, or the
 // process outside of the sandbox that holds the whole agent. It decides nothing. Without an answer
-// it becomes remit hook, or blocks the call.
+// it becomes remit hook, or blocks the call. In the same way remit-hook sh is remit sh, by the keeper.
 package main
 
 import (
@@ -15,11 +15,19 @@ import (
 const blockedStatus = 2
 
 func main() {
-	os.Exit(hook{args: os.Args[1:], env: os.Environ()}.run())
+	h := hook{command: "hook", args: os.Args[1:], env: os.Environ()}
+	if len(h.args) > 0 && h.args[0] == shell {
+		h.command, h.args = shell, h.args[1:]
+		os.Exit(h.shell())
+	}
+	os.Exit(h.run())
 }
 
-// hook is one call of the agent's hook.
+const shell = "sh"
+
+// hook is one call of the agent's hook, or one command of its shell.
 type hook struct {
+	command   string // of remit
 	args, env []string
 }
 
@@ -32,14 +40,20 @@ func remit() (string, error) {
 	return self[:strings.LastIndexByte(self, '/')+1] + "remit", nil
 }
 
-// become replaces this process by remit hook. It returns only an error.
+// become replaces this process by remit. It returns only an error.
 func (h hook) become() error {
 	program, err := remit()
 	if err != nil {
 		return err
 	}
-	err = syscall.Exec(program, append([]string{program, "hook"}, h.args...), h.env)
+	err = syscall.Exec(program, append([]string{program, h.command}, h.args...), h.env)
 	return errors.New(program + " cannot be started: " + err.Error())
+}
+
+// fail says why a command of the shell was not run, or is not known to have ended well.
+func fail(why string) int {
+	_, _ = os.Stderr.WriteString("remit: " + why + "\n")
+	return 1
 }
 
 // block says why the call is blocked.

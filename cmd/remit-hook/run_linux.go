@@ -35,21 +35,34 @@ func (h hook) run() int {
 
 // ask asks the process that is reached from here: from a sandbox the one that made it, else the keeper.
 func (h hook) ask(event []byte) (hookwire.Answer, error) {
-	if h.alone() {
+	if h.alone() || h.flagged() {
 		return hookwire.Answer{Decline: true}, nil
 	}
 	request, err := h.request(event)
 	if err != nil {
 		return hookwire.Answer{}, err
 	}
-	var st unix.Stat_t
-	if unix.Lstat(hookwire.Socket, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
-		return exchange(hookwire.Socket, request, nil)
+	until := time.Now().Add(hookwire.AnswerTime)
+	var conn int
+	if sandboxed() {
+		conn, err = dial(hookwire.Socket)
+	} else {
+		conn, err = h.dialKeeper(h.home())
 	}
-	return h.askKeeper(request)
+	if err != nil {
+		return hookwire.Answer{}, err
+	}
+	defer func() { _ = unix.Close(conn) }()
+	return exchange(conn, request, until)
 }
 
-// request encodes the event and what else of this process remit hook depends on.
+// sandboxed reports whether this process is in a sandbox that holds a whole agent.
+func sandboxed() bool {
+	var st unix.Stat_t
+	return unix.Lstat(hookwire.Socket, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK
+}
+
+// request encodes the event and what else of this process the command depends on.
 func (h hook) request(event []byte) ([]byte, error) {
 	program, err := remit()
 	if err != nil {
@@ -63,14 +76,17 @@ func (h hook) request(event []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hookwire.Request{Program: is, Args: h.args, Env: h.env, Dir: dir, Event: event}.Bytes()
+	return hookwire.Request{Shell: h.command == shell, Program: is, Args: h.args, Env: h.env, Dir: dir, Event: event}.Bytes()
 }
 
 // alone reports whether the call is to be decided without the keeper.
 func (h hook) alone() bool {
-	if v, _ := h.lookup(hookwire.AloneVariable); v != "" {
-		return true
-	}
+	v, _ := h.lookup(hookwire.AloneVariable)
+	return v != ""
+}
+
+// flagged reports whether the flag of the hook says the same.
+func (h hook) flagged() bool {
 	for _, a := range h.args {
 		if a == "--"+hookwire.AloneFlag || strings.HasPrefix(a, "--"+hookwire.AloneFlag+"=") {
 			return true
