@@ -53,7 +53,8 @@ above the event's folder, which is then the workspace. Without a policy every
 call is denied.
 
 With --confine the agent's shell gets every command as remit sh -c COMMAND
-instead: that decides and records it, and runs it in the sandbox.
+instead, or as remit-hook sh -c COMMAND where that small program is installed
+beside remit: that decides and records it, and runs it in the sandbox.
 
 Exit status 0 with one JSON object or no output is an answer. Every error is
 exit status 2 with a message on standard error, which blocks the call.
@@ -165,7 +166,7 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	switch e.Phase {
 	case hook.Before:
 		if script, ok := e.Script(); ok && h.confine {
-			line, err := h.sandboxed(q, script)
+			line, err := h.sandboxed(q, e.Session, script)
 			if err != nil {
 				return nil, err
 			}
@@ -219,14 +220,17 @@ func (h *hookDoor) ownGateway(a *app.App, q runs.ClientRequest, e *hook.Event) b
 	return a.Clients.OwnGateway(e.Agent, dirs...)
 }
 
-// sandboxed is the command line that runs a script of the agent in the sandbox. It begins
-// with the path of this program, and holds no word that a shell would expand.
-func (h *hookDoor) sandboxed(q runs.ClientRequest, script string) (string, error) {
+// sandboxed is the command line that runs a script of the agent in the sandbox. It begins with the path
+// of this program, or of the small one beside it, and holds no word that a shell would expand.
+func (h *hookDoor) sandboxed(q runs.ClientRequest, agentSession, script string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", fault.Wrap(fault.Internal, err, "the path of this program is not known: %v", err)
 	}
 	words := []string{exe, "sh", "-w", q.Workspace}
+	if small := clients.HookBeside(exe); small != "" && h.confined == nil {
+		words = []string{small, "sh", "-w", q.Workspace, "--session", agentSession} // [hook.Parse] has checked it
+	}
 	if q.Policy != "" {
 		file, err := filepath.Abs(q.Policy)
 		if err != nil {

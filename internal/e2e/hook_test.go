@@ -228,6 +228,7 @@ func (w *world) confinedLine(t *testing.T, agent, event, script, policy string) 
 func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 	w := newWorld(t).durability("process")
 	w.fill()
+	w.keeper()
 	policy := w.beside("policy.yaml", "version: 1\nname: confined\nfiles: {read: {allow: ['**'], deny: ['private/**']}}\ncommands: {allow: ['cat **', 'head **', 'printf **', 'sh **']}\n")
 	run := func(line string) (string, int) {
 		c := w.command()
@@ -251,8 +252,15 @@ func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 			{"touch made", "no entry of commands.allow matches touch made", 3},
 			{"'; touch made; '", "", 3},
 			{"$(touch made)", "", 3},
+			{"remit sh -c 'touch made'", "no entry of commands.allow matches remit sh", 3},
+			{"remit-hook sh -c 'touch made'", "no entry of commands.allow matches remit-hook sh", 3},
+			{binary + "-hook sh -c 'touch made'", "no entry of commands.allow matches", 3},
 		} {
+			before := w.answered()
 			out, status := run(w.confinedLine(t, agent, event, c.script, policy))
+			if n := w.answered(); n != before+1 {
+				t.Errorf("%s: the keeper ran %d scripts", agent, n-before)
+			}
 			if status != c.status || !strings.Contains(out, c.has) || strings.Contains(out, "TOKEN=x") || strings.Contains(out, "secret") {
 				t.Errorf("%s: %q ends with %d: %s", agent, c.script, status, out)
 			}
