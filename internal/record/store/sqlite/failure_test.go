@@ -97,7 +97,7 @@ func TestAFailedSyncIsAnError(t *testing.T) {
 
 // A lone caller's entry is synced although the store is being closed.
 func TestCloseWaitsForSyncs(t *testing.T) {
-	for range 20 {
+	for range soaked(6, 20) {
 		s := must(sqlite.Open(context.Background(), sqlite.Options{Home: t.TempDir()}))
 		run := begin(s)
 		appended := make(chan error)

@@ -19,7 +19,7 @@ import (
 // exactly the events that one reader of all events accepts, and count the same.
 func TestResumedRunsAreFollowedExactly(t *testing.T) {
 	ctx := context.Background()
-	for seed := range uint64(12) {
+	for seed := range uint64(soaked(4, 12)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			home := t.TempDir()
@@ -131,10 +131,11 @@ func TestResumedRunsAreCountedInBatches(t *testing.T) {
 	run := begin(first)
 	s := must(sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process}))
 	var g sync.WaitGroup
+	each := soaked(3, 10)
 	for i := range 64 {
 		g.Go(func() {
-			for j := range 10 {
-				done := ledger.Entry{Event: ledger.Event{Kind: ledger.CallDone, At: 2, Run: run, Tool: "time.now", Call: uint32(i*10 + j + 1), Status: tool.Completed}}
+			for j := range each {
+				done := ledger.Entry{Event: ledger.Event{Kind: ledger.CallDone, At: 2, Run: run, Tool: "time.now", Call: uint32(i*each + j + 1), Status: tool.Completed}}
 				_, _ = s.Append(ctx, done)
 				_, _ = s.Append(ctx, done) // refused
 			}
@@ -144,8 +145,8 @@ func TestResumedRunsAreCountedInBatches(t *testing.T) {
 	if r := must(first.Verify(ctx, store.VerifyOptions{})); !r.OK {
 		t.Errorf("%+v", r.Problems)
 	}
-	if runs := must(first.Runs(ctx, store.RunFilter{})); runs[0].Completed != 640 {
-		t.Errorf("%d calls are counted, want 640", runs[0].Completed)
+	if runs := must(first.Runs(ctx, store.RunFilter{})); runs[0].Completed != 64*each {
+		t.Errorf("%d calls are counted, want %d", runs[0].Completed, 64*each)
 	}
 	for _, s := range []*sqlite.Store{s, first} {
 		if err := s.Close(); err != nil {

@@ -22,6 +22,14 @@ import (
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
+// soaked is n, or the second number in a soak.
+func soaked(n, soak int) int {
+	if os.Getenv("REMIT_SOAK") != "" {
+		return soak
+	}
+	return n
+}
+
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
