@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -51,7 +49,8 @@ type Setup struct {
 	Source     string
 	// Tools are folders of the person with programs, which the policy adds to commands.path.
 	Tools   []sandbox.ToolFolder
-	Servers []AgentServers // MCP servers that the agents start by themselves
+	Caches  []sandbox.PackageCache // folders of the person with packages, which commands may read
+	Servers []AgentServers         // MCP servers that the agents start by themselves
 }
 
 // AgentServers are the MCP servers in one agent's configuration.
@@ -111,42 +110,33 @@ func (a *App) fillIn(ctx context.Context, q SetupRequest, out *Setup) (err error
 	out.Source = out.Profile.Source
 	home := a.Home.Env("").Home
 	for _, f := range sandbox.ToolFolders(home) {
-		if f.Dir != q.Workspace && !strings.HasPrefix(f.Dir, q.Workspace+"/") {
-			out.addTools(f, home)
+		own := f.Dir == q.Workspace || strings.HasPrefix(f.Dir, q.Workspace+"/")
+		if !own && out.add(profile.AddPrograms(out.Source, f.Dir, f.Root, home)) {
+			out.Tools = append(out.Tools, f)
 		}
 	}
 	if q.Registries {
 		out.Registries = a.Servers.OwnRegistries(ctx)
 		out.Source, err = withRegistries(out.Profile.Name, out.Source, out.Registries)
 	}
+	for _, c := range sandbox.PackageCaches(q.Workspace, home, a.Home.Lookup) {
+		if out.add(profile.AddReadable(out.Source, c.Dir, home)) {
+			out.Caches = append(out.Caches, c)
+		}
+	}
 	return err
 }
 
-// addTools adds one folder to the policy's commands.path, and what its programs read to
-// files.read, where the profile has both lists and the folder is not in them.
-func (s *Setup) addTools(f sandbox.ToolFolder, home string) {
-	short := func(dir string) string {
-		if rest, ok := strings.CutPrefix(dir, home+"/"); ok && home != "" {
-			return "~/" + rest
-		}
-		return dir
+// add changes the policy, unless the result is none: a name can be one that no policy can have.
+func (s *Setup) add(source string, ok bool) bool {
+	if !ok {
+		return false
 	}
-	const path, read = "\n  path: [", "\n  read: {allow: [\"**\""
-	_, list, ok := strings.Cut(s.Source, path)
-	list, _, _ = strings.Cut(list, "]")
-	if strings.ContainsAny(f.Dir, "*?[]{}\\!,") {
-		return // not a plain pattern
+	if _, err := policy.Parse(s.Profile.Name, []byte(source)); err != nil {
+		return false
 	}
-	if !ok || slices.Contains(strings.Split(list, ", "), short(f.Dir)) || !strings.Contains(s.Source, read) {
-		return
-	}
-	src := strings.Replace(s.Source, path, path+strconv.Quote(short(f.Dir))+", ", 1)
-	if f.Root != "" {
-		src = strings.Replace(src, read, read+", "+strconv.Quote(short(f.Root)+"/**"), 1)
-	}
-	if _, err := policy.Parse(s.Profile.Name, []byte(src)); err == nil { // a name that no policy can have is left out
-		s.Source, s.Tools = src, append(s.Tools, f)
-	}
+	s.Source = source
+	return true
 }
 
 // withRegistries adds entries of network.ask to a profile: a person is asked before a command

@@ -166,6 +166,9 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 	if plan.New && len(plan.Tools) > 0 {
 		s.item("•", toolsLine(plan))
 	}
+	if plan.New && len(plan.Caches) > 0 {
+		s.item("•", cachesLine(plan))
+	}
 	for _, r := range plan.Registries {
 		s.item("•", registriesLine(r, plan.New))
 	}
@@ -185,6 +188,15 @@ func toolsLine(plan app.Setup) string {
 		dirs = append(dirs, f.Dir)
 	}
 	return "commands find your programs in " + strings.Join(dirs, ", ") + " too (commands.path)"
+}
+
+// cachesLine tells which caches of the person commands read.
+func cachesLine(plan app.Setup) string {
+	var dirs []string
+	for _, c := range plan.Caches {
+		dirs = append(dirs, c.Dir)
+	}
+	return "commands read the packages that you have in " + strings.Join(dirs, ", ") + " (files.read)"
 }
 
 // registriesLine tells which registries of a package manager a policy gets.
@@ -253,7 +265,11 @@ func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSe
 		for _, f := range plan.Tools {
 			tools = append(tools, f.Dir)
 		}
-		out["profile"], out["path"] = plan.Profile.Name, tools
+		caches := []string{}
+		for _, c := range plan.Caches {
+			caches = append(caches, c.Dir)
+		}
+		out["profile"], out["path"], out["caches"] = plan.Profile.Name, tools, caches
 	}
 	if err := s.printJSON(out); err != nil {
 		return err
@@ -279,6 +295,9 @@ func (s *session) printSetup(plan app.Setup, done []app.AgentSetup, moved []move
 	s.printf("%s policy: %s (%s)\n", s.paint(green, "✓"), show(plan.Policy), state)
 	if plan.New && len(plan.Tools) > 0 {
 		s.printf("  %s\n", show(toolsLine(plan)))
+	}
+	if plan.New && len(plan.Caches) > 0 {
+		s.printf("  %s\n", show(cachesLine(plan)))
 	}
 	for _, r := range plan.Registries {
 		s.printf("  %s\n", show(registriesLine(r, plan.New)))

@@ -228,6 +228,7 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 		err = makeHome(prof)
 	}
 	if err == nil && c.Folder == nil && prof.Standard && prof.Isolation == policy.FullIsolation {
+		st.env = prof.CacheVariables(p.Chain(), p.Env().Workspace, p.Env().Home, b.conf.Getenv, st.env)
 		config, _ := b.conf.Getenv("XDG_CONFIG_HOME")
 		if prof.Git = repository.Personal(p.Env().Home, config, prof.Dir); prof.Git != "" {
 			st.env = append(st.env, "GIT_CONFIG_SYSTEM="+gitFile)
