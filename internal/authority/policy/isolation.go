@@ -66,6 +66,16 @@ func (c Chain) SessionTier() bool {
 	return c.says("session", func(s isolationSettings) string { return s.tier })
 }
 
+// FreshTier reports whether a link says that every command has a sandbox of its own.
+func (c Chain) FreshTier() bool {
+	for _, r := range c {
+		if r == nil || r.policy == nil || r.policy.content().isolation.tier == "fresh" {
+			return true
+		}
+	}
+	return false
+}
+
 // KeepsHome reports whether the home folder of commands is kept for the next ones:
 // every link says so, or leaves it to the others.
 func (c Chain) KeepsHome() bool {

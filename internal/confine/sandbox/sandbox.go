@@ -74,6 +74,9 @@ type Command struct {
 	// that outlives the call: commands.timeout does not end it, and it gets no stored secret.
 	// The caller ends it by its context, and notes in the permit that it was started.
 	Proxy Proxy
+	// Session is the session of an agent that this is a command of: its commands share a sandbox,
+	// with /tmp, the loopback addresses and the processes that they leave behind. "": the command is alone.
+	Session string
 	// Observe tells in the outcome which paths the command used and tried. A
 	// machine that cannot observe does not run it.
 	Observe bool

@@ -62,7 +62,7 @@ func (s *stream) prepare() error {
 	case unix.S_IFREG:
 		return nil
 	case unix.S_IFCHR:
-		if _, err := unix.IoctlGetTermios(s.fd, unix.TCGETS); err != nil {
+		if !isTerminal(s.fd) {
 			return nil
 		}
 	case unix.S_IFIFO:
@@ -79,6 +79,11 @@ func (s *stream) prepare() error {
 		s.fd = again
 	}
 	return err
+}
+
+func isTerminal(fd int) bool {
+	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	return err == nil
 }
 
 // Fd tells whether it is a terminal.

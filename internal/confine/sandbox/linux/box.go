@@ -19,27 +19,11 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
 
-// Box runs confined commands. Its spawner process starts with the first of
-// them. A Box may be used by any number of goroutines.
+// Box runs confined commands. A Box may be used by any number of goroutines.
 type Box struct {
-	conf Config
-
-	machine func() (machine, error) // asked until there is an answer
-	groups  func() (*groups, error) // never nil; retried until it succeeds
-
-	mu      sync.Mutex
-	spawner *spawn.Spawner
-	closed  bool
+	*Sandboxes
+	conf    Config
 	warming sync.WaitGroup // of Warm
-
-	workspaces sync.Map // *sync.RWMutex by workspace, see namesOf
-
-	spares   spares
-	sessions sessions
-	systems  systems
-
-	tried    sync.Once
-	strength strength // known once it was tried
 }
 
 // New makes a Box. Close ends its spawner.
@@ -47,7 +31,11 @@ func New(c Config) *Box {
 	if c.Getenv == nil {
 		c.Getenv = func(string) (string, bool) { return "", false }
 	}
-	return &Box{conf: c, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
+	b := &Box{conf: c, Sandboxes: c.Sandboxes}
+	if b.Sandboxes == nil {
+		b.Sandboxes = NewSandboxes()
+	}
+	return b
 }
 
 // Warm starts the spawner in the background, for a process that is about to run a command:
@@ -57,46 +45,13 @@ func (b *Box) Warm() {
 	b.warming.Go(func() { _, _ = b.ready() })
 }
 
-// Close ends the spawner and with it every command that still runs.
+// Close ends the spawner and with it every command that still runs, unless other Boxes have it too.
 func (b *Box) Close() error {
 	b.warming.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	b.spares.close()
-	b.sessions.close()
-	if b.spawner == nil {
+	if b.conf.Sandboxes != nil {
 		return nil
 	}
-	s := b.spawner
-	b.spawner = nil
-	err := s.Close()
-	groups, _ := b.groups() // the error is about making some
-	groups.close()
-	return err
-}
-
-// ready gives a spawner that lives.
-func (b *Box) ready() (*spawn.Spawner, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fault.New(fault.Internal, "the sandbox is closed already")
-	}
-	if b.spawner != nil && b.spawner.Alive() {
-		return b.spawner, nil
-	}
-	if b.spawner != nil {
-		_ = b.spawner.Close() // it has ended; this only lets go of its socket
-		b.spawner = nil
-	}
-	s, err := spawn.Start()
-	if err != nil {
-		return nil, fault.Wrap(fault.SandboxMissing, err, "the process that makes sandboxes cannot be started: %v", err).
-			ForOperator("%s", hintFor(err, "`remit doctor` says what this machine can enforce"))
-	}
-	b.spawner = s
-	return s, nil
+	return b.Sandboxes.Close()
 }
 
 // command is a command on its way, with the layers of its run if writes are held.
@@ -161,6 +116,9 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	sp, err := b.ready()
 	if err != nil {
 		return sandbox.Outcome{}, err
+	}
+	if st.port = proxyPort; sharesSandbox(p.Chain(), c, prof) && !st.secrets {
+		st.shares, st.port = true, b.agents.nextPort()
 	}
 	out, err := b.exit(p, asked, prof, &st)
 	if err != nil {
@@ -237,6 +195,7 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 	if err == nil && c.Proxy == nil {
 		var added bool
 		st.env, added, err = sandbox.AddSecrets(p, c.Command, b.conf.Secret, st.env)
+		st.secrets = added
 		prof.Session = prof.Session && !added // another command of it could read them there
 	}
 	return prof, st, err
@@ -354,7 +313,7 @@ const drainTime = 2 * time.Second
 func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	var exit spawn.Exit
 	defer func() { r.seat.end(exit) }()
-	std, err := newStreams(c.Command, r.keep)
+	std, err := newStreams(c.Command, r.keep, r.seat.tier == tierAgent)
 	if err != nil {
 		return sandbox.Outcome{}, err
 	}
@@ -376,8 +335,8 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	}
 	timedOut := r.await(ctx, child)
 	exit = child.Wait()
-	seen, unseen := answers.stop(r.prof)
-	if exit.Stale && !timedOut && ctx.Err() == nil {
+	seen, unseen := answers.stop(r.prof, child)
+	if (exit.Stale || r.seat.tier == tierAgent && spoiled(exit)) && !timedOut && ctx.Err() == nil {
 		std.end(0)
 		return sandbox.Outcome{}, errStale
 	}
@@ -393,7 +352,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	if served != nil && !timedOut && ctx.Err() == nil {
 		return out, served
 	}
-	if !exit.Known {
+	if !exit.Known && r.seat.tier != tierAgent {
 		out.CPU = max(out.CPU, r.seat.group.cpu())
 	}
 	r.judge(&out, exit)

@@ -297,6 +297,17 @@ func (g *group) start() {
 	}
 }
 
+// sharedView is the group for one of the commands that are counted in it: what limits were reached
+// since now.
+func (g *group) sharedView() *group {
+	if g == nil {
+		return nil
+	}
+	own := *g
+	own.before.kills, own.before.full, own.before.usage = g.kills(), counter(g.pids, "pids.events", "max"), g.usage()
+	return &own
+}
+
 // startPeak opens the peak of version 2, which is reset for who holds it open.
 func (g *group) startPeak() {
 	if g.peak == nil {

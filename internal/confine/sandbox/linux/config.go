@@ -31,6 +31,8 @@ type Config struct {
 	Place policy.Place
 	// Image finds an unpacked image by its digest, for a workspace. nil: there are none.
 	Image func(digest, workspace string) (*sandbox.Image, error)
+	// Sandboxes are shared with other Boxes of the process. nil: the Box has its own.
+	Sandboxes *Sandboxes
 	// Lacking is what the machine is taken to be without.
 	Lacking Lacking
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
 
-// proxyPort is where the proxy listens. The network namespace is the sandbox's
+// proxyPort is where the proxy of a command listens that has a sandbox of its own. The network namespace is the sandbox's
 // own, so no other sandbox and nothing of the host is there.
 const proxyPort = sandbox.ProxyPort
 
@@ -33,12 +33,11 @@ func (b *builder) loopback() {
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 }
 
-// listen listens inside the sandbox and hands the listener to Remit. What
-// listens lives as long as Remit wants it to; the sandbox itself keeps no
-// descriptor of it.
-func (b *builder) listen() {
+// listen listens inside the sandbox and hands the listener to Remit. The sandbox
+// itself keeps no descriptor of it, so Remit alone can close it.
+func (b *builder) listen(port uint16) {
 	const step = "listener"
-	addr := spawn.Object(b.Program, unix.RawSockaddrInet4{Family: unix.AF_INET, Port: uint16(proxyPort>>8 | proxyPort&0xff<<8),
+	addr := spawn.Object(b.Program, unix.RawSockaddrInet4{Family: unix.AF_INET, Port: port>>8 | port<<8,
 		Addr: [4]byte{127, 0, 0, 1}})
 	b.Save(step, b.fd, unix.SYS_SOCKET, spawn.Int(unix.AF_INET), spawn.Int(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), none)
 	b.Call(step, unix.SYS_BIND, spawn.From(b.fd), spawn.At(addr), spawn.Int(unix.SizeofSockaddrInet4))
@@ -107,7 +106,7 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 		publish.close(p)
 		return nil, err
 	}
-	vars := proxy.Env(proxyPort)
+	vars := proxy.Env(int(st.port))
 	if slices.Contains(prof.Sockets, sandbox.AgentAt) {
 		vars["SSH_AUTH_SOCK"] = sandbox.AgentAt
 	}

@@ -47,7 +47,10 @@ type start struct {
 	exe          string
 	argv         []string
 	env          []string
-	stays        bool          // the sandbox is for one command after the other
+	stays        bool          // the sandbox stays after a command
+	shares       bool          // and commands run beside each other there
+	secrets      bool          // the command has secrets in its environment
+	port         uint16        // of the proxy
 	tty          *unix.Winsize // of the terminal of its own that the streams are, or nil
 	group        *group        // that it is counted in, or nil
 	watch        bool          // the command is observed
@@ -103,11 +106,11 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	default:
 		b.streams()
 	}
-	if p.Proxy || p.Standard {
+	if p.Proxy || p.Standard || s.shares {
 		b.loopback()
 	}
 	if p.Proxy && !s.stays {
-		b.listen()
+		b.listen(s.port)
 		b.sockets()
 		b.dialers()
 		b.trust(s.ca)
@@ -121,7 +124,11 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	b.unlayer()
 	b.enter()
 	b.restrict()
-	if s.stays {
+	switch {
+	case s.shares && s.stays:
+		b.Share()
+		return b.Program
+	case s.stays:
 		b.stay()
 		return b.Program
 	}
@@ -374,7 +381,7 @@ func (b *builder) restrict() {
 	b.Call("no new privileges", unix.SYS_PRCTL, spawn.Int(unix.PR_SET_NO_NEW_PRIVS), spawn.Int(1), none, none, none)
 	b.Call("Landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, spawn.From(ruleset), none)
 	b.Call("not dumpable", unix.SYS_PRCTL, spawn.Int(unix.PR_SET_DUMPABLE), none, none, none, none)
-	b.Call("parent death", unix.SYS_PRCTL, spawn.Int(unix.PR_SET_PDEATHSIG), spawn.Int(int(unix.SIGKILL)))
+	b.endWithParent()
 	b.Call("umask", unix.SYS_UMASK, spawn.Int(0o022))
 	b.closeAll()
 	b.seccomp()
@@ -389,6 +396,11 @@ func (b *builder) seccomp() {
 	}{uint64(len(b.m.filter)), 0})
 	b.Pointer(fprog+8, prog)
 	b.Call("seccomp", unix.SYS_SECCOMP, spawn.Int(unix.SECCOMP_SET_MODE_FILTER), none, spawn.At(fprog))
+}
+
+// endWithParent has the kernel kill this process when its parent ends.
+func (b *builder) endWithParent() {
+	b.Call("parent death", unix.SYS_PRCTL, spawn.Int(unix.PR_SET_PDEATHSIG), spawn.Int(int(unix.SIGKILL)))
 }
 
 // command is the process of the command itself.

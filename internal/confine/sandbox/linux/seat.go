@@ -25,7 +25,7 @@ type seat struct {
 // most is the most memory that the command had at once, as far as its group can
 // tell; 0: it cannot. A count that cannot begin anew is not that of one command.
 func (s seat) most() int64 {
-	if s.group != nil && s.group.once && s.tier == tierSession {
+	if s.tier == tierAgent || s.group != nil && s.group.once && s.tier == tierSession {
 		return 0
 	}
 	return s.group.most()
@@ -36,8 +36,12 @@ func (s seat) most() int64 {
 func (r run) anywhere(ctx context.Context, c command) (sandbox.Outcome, error) {
 	chain := r.p.Chain()
 	key, same := "", r.prof.Session && r.st.ca == nil // a certificate is the command's own
-	if same {
-		key, same = sessionKey(r.m, chain, r.prof)
+	shares := r.st.shares && r.st.ca == nil
+	switch {
+	case shares:
+		key, shares = sessionKey(r.m, likeChain(chain), r.prof)
+	case same:
+		key, same = sessionKey(r.m, sameChain(chain), r.prof)
 	}
 	for try := 1; try <= staleTries; try++ {
 		if !r.p.Live() { // the preparation took a moment
@@ -47,6 +51,8 @@ func (r run) anywhere(ctx context.Context, c command) (sandbox.Outcome, error) {
 		switch {
 		case r.prof.Isolation != policy.FullIsolation:
 			r.seat, err = r.b.weak(r.sp, r.m, r.prof, r.st)
+		case shares && try <= sessionTries:
+			r.seat, err = r.b.agentSeat(r.sp, r.m, chain, key, c.Session, r.prof, r.st)
 		case same && try <= sessionTries:
 			r.seat, err = r.b.shared(r.sp, r.m, chain, key, r.prof, r.st)
 		default:
@@ -112,20 +118,28 @@ func (b *Box) shared(sp *spawn.Spawner, m machine, chain policy.Chain, key strin
 // open makes a sandbox that stays. It does not wait until it is there.
 func (b *Box) open(sp *spawn.Spawner, m machine, chain policy.Chain, key string, prof sandbox.Profile) (*session, error) {
 	one := &session{key: key, chain: chain, by: sp}
-	one.group, one.why = b.group(prof)
-	prog := program(m, prof, start{stays: true, group: one.group})
+	var err error
+	one.zygote, one.group, one.why, err = b.standing(sp, m, prof, start{stays: true})
+	return one, err
+}
+
+// standing starts the first process of a sandbox that stays.
+func (b *Box) standing(sp *spawn.Spawner, m machine, prof sandbox.Profile, st start) (z *spawn.Zygote, g *group, why string, err error) {
+	g, why = b.group(prof)
+	st.group = g
+	prog := program(m, prof, st)
 	child, refill, err := b.spares.prepared(sp, prog)
 	defer refill()
 	if err == nil {
-		if one.zygote, err = child.Stay(prog); err != nil {
+		if z, err = child.Stay(prog); err != nil {
 			child.Drop()
 		}
 	}
 	if err != nil {
-		one.group.release()
-		return nil, notStarted(err)
+		g.release()
+		return nil, nil, "", notStarted(err)
 	}
-	return one, nil
+	return z, g, why, nil
 }
 
 // once makes a function of what is done the first time only.

@@ -5,6 +5,7 @@ package linux
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 const (
 	tierFresh   = "fresh"
 	tierSession = "session"
+	tierAgent   = "agent"
 )
 
 // sessions are sandboxes that stay after their command, for the next one that
@@ -63,8 +65,8 @@ func stays(chain policy.Chain, c command) bool {
 }
 
 // sessionKey is all that a sandbox is made from: the profile, and which files
-// its mounts stand for. false: a file is gone, and the sandbox would not start.
-func sessionKey(m machine, chain policy.Chain, p sandbox.Profile) (key string, ok bool) {
+// its mounts stand for. who names the policies. false: a file is gone, and the sandbox would not start.
+func sessionKey(m machine, who string, p sandbox.Profile) (key string, ok bool) {
 	b := make([]byte, 0, 4096)
 	num := func(list ...int64) {
 		for _, n := range list {
@@ -75,9 +77,7 @@ func sessionKey(m machine, chain policy.Chain, p sandbox.Profile) (key string, o
 		num(int64(len(s)))
 		b = append(b, s...)
 	}
-	for _, r := range chain { // the chain itself, not its like
-		num(int64(uintptr(unsafe.Pointer(r))))
-	}
+	text(who)
 	text(p.Image)
 	text(p.Git)
 	if _, over := sandbox.Cover(p.Mounts, p.Dir); over == nil || over.Kind != sandbox.Bind {
@@ -106,6 +106,24 @@ func sessionKey(m machine, chain policy.Chain, p sandbox.Profile) (key string, o
 		}
 	}
 	return string(b), true
+}
+
+// sameChain names a chain itself, which must stay in memory.
+func sameChain(chain policy.Chain) string {
+	var b []byte
+	for _, r := range chain {
+		b = binary.AppendVarint(b, int64(uintptr(unsafe.Pointer(r))))
+	}
+	return string(b)
+}
+
+// likeChain names a chain by what its policies say.
+func likeChain(chain policy.Chain) string {
+	var b strings.Builder
+	for _, r := range chain {
+		fmt.Fprintf(&b, "%q %x %q %q\n", r.Policy().File(), r.Policy().Digest(), r.Policy().Name(), fmt.Sprintf("%q", r.Env()))
+	}
+	return b.String()
 }
 
 // identify adds what tells a file from any other one that is or was at its path.
@@ -282,7 +300,7 @@ func sessionCommand(m machine, p sandbox.Profile, s start) *spawn.Program {
 	b.fd = b.Reg()
 	b.zero = b.Bytes(make([]byte, 64))
 	if p.Proxy {
-		b.listen()
+		b.listen(s.port)
 	}
 	b.Fork()
 	b.streams()

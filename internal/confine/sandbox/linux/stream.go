@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -18,13 +19,17 @@ type streams struct {
 	files []*os.File
 	out   *capture
 	err   *capture
+	pumps []*pump
 }
 
-func newStreams(c sandbox.Command, keep int64) (*streams, error) {
+// newStreams makes the streams of a command. outlives says that processes of the command may write to them when it is over.
+func newStreams(c sandbox.Command, keep int64, outlives bool) (*streams, error) {
 	s := &streams{}
 	switch {
 	case terminalSize(c.Stdio) != nil:
 		return s, s.none()
+	case c.Stdio != nil && outlives:
+		return s, s.pump(c.Stdio)
 	case c.Stdio != nil:
 		return s, s.take(c.Stdio)
 	}
@@ -59,21 +64,24 @@ func (s *streams) none() error {
 // take uses streams that were given. A regular file, a folder or a terminal of
 // the host's would reach what the mounts do not show.
 func (s *streams) take(given *sandbox.Stdio) error {
-	for i, f := range []*os.File{given.In, given.Out, given.Err} {
-		if f == nil {
+	s.files = []*os.File{given.In, given.Out, given.Err}
+	for i, f := range s.files {
+		if err := isPipe(f); err != nil {
 			s.close()
-			return fault.New(fault.Internal, "a stream of the command is missing")
+			return fault.Wrap(fault.Internal, err, "stream %d of the command: %v", i, err)
 		}
 		s.fds[i] = int(f.Fd())
-		s.files = append(s.files, f)
-		var st unix.Stat_t
-		err := unix.Fstat(s.fds[i], &st)
-		if kind := st.Mode & unix.S_IFMT; err != nil || kind != unix.S_IFIFO {
-			s.close()
-			return fault.New(fault.Internal, "stream %d of the command is not a pipe", i)
-		}
 	}
 	return nil
+}
+
+// isPipe returns why a file is no pipe.
+func isPipe(f *os.File) error {
+	st, err := f.Stat() // of nil: os.ErrInvalid
+	if err == nil && st.Mode()&os.ModeType != os.ModeNamedPipe {
+		err = errors.New("not a pipe")
+	}
+	return err
 }
 
 // close lets go of the command's ends.
@@ -90,6 +98,9 @@ func (s *streams) close() {
 
 // end gives what was captured.
 func (s *streams) end(patience time.Duration) (out, err sandbox.Stream) {
+	for _, p := range s.pumps {
+		p.end()
+	}
 	if s.out != nil {
 		out = s.out.end(patience)
 	}

@@ -117,9 +117,18 @@ func (b *Box) namesOf(workspace string) *sync.RWMutex {
 	return names.(*sync.RWMutex)
 }
 
-// stop ends answering. It returns the paths that the command used.
-func (s *supervised) stop(prof sandbox.Profile) (used []sandbox.Touch, unseen int) {
+// stop ends answering, as soon as nothing of the command is left. What it leaves in the sandbox of an agent's session
+// is still decided, but asks nobody and is not recorded: its call is over. It returns the paths that the command used.
+func (s *supervised) stop(prof sandbox.Profile, child *spawn.Child) (used []sandbox.Touch, unseen int) {
 	if s == nil {
+		return nil, 0
+	}
+	if gone := child.Left(); gone != nil {
+		s.decider.outlive()
+		go func() {
+			<-gone
+			s.Stop()
+		}()
 		return nil, 0
 	}
 	s.Stop()
@@ -152,6 +161,7 @@ type decider struct {
 	mu     sync.Mutex
 	said   map[string]bool
 	given  map[string]bool // actions that a person approved
+	over   bool            // the call has ended
 	list   []sandbox.Refusal
 	count  int
 	claims map[string]bool
@@ -248,7 +258,7 @@ func (d *decider) may(kind tool.ActionKind, p string) error {
 		return refusal{a, decided}
 	case d.approved(a):
 		return nil
-	case d.ask == nil:
+	case d.ask == nil || d.isOver():
 		decided.Reason += ", but no approver can be asked"
 		return refusal{a, decided}
 	}
@@ -262,6 +272,19 @@ func (d *decider) may(kind tool.ActionKind, p string) error {
 		decided.Reason += ", which was not given"
 		return refusal{a, decided}
 	}}
+}
+
+// outlive is called when the call has ended before the processes of its command.
+func (d *decider) outlive() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+}
+
+func (d *decider) isOver() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.over
 }
 
 func (d *decider) approved(a tool.Action) bool {
@@ -285,7 +308,7 @@ const maxRefusals = 20
 // denied is told of each refused call. Each path is recorded once.
 func (d *decider) denied(_ supervisor.Request, err error) {
 	var r refusal
-	if !errors.As(err, &r) {
+	if !errors.As(err, &r) || d.isOver() {
 		return
 	}
 	action := r.Action.String()

@@ -138,6 +138,12 @@ func child(h *header, ops unsafe.Pointer) {
 			fail(&rec, uintptr(h.Before)+i, e)
 		}
 	}
+	if h.Shares != 0 {
+		attach(&rec, host(&h, &rec))
+		command(h, &rec)
+		write(&rec)
+		exit(0)
+	}
 	if h.Stays != 0 {
 		attend(h, ops, &rec)
 	}
@@ -175,10 +181,66 @@ func attend(h *header, ops unsafe.Pointer, rec *record) {
 		if rec.Dirty != 0 {
 			exit(0)
 		}
-		if unsafe.Pointer(next) != unsafe.Pointer(&inbox) {
-			_, _, _ = syscall.RawSyscall6(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(next)), uintptr(next.Size), 0, 0, 0, 0)
-		}
+		release(next)
 	}
+}
+
+// release lets go of a program that resume has mapped.
+//
+//go:norace
+//go:nosplit
+//go:nocheckptr
+func release(h *header) {
+	if unsafe.Pointer(h) != unsafe.Pointer(&inbox) {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(h)), uintptr(h.Size), 0, 0, 0, 0)
+	}
+}
+
+// host starts a process for each command of a shared sandbox, and goes on with the next. In the
+// process of a command it returns the command's status descriptor, and h is the command's program.
+//
+//go:norace
+//go:nosplit
+//go:nocheckptr
+func host(h **header, rec *record) uintptr {
+	ignore := [4]uint64{1} // SIG_IGN: the kernel collects the children
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
+	for {
+		next := resume(*h, rec)
+		status := uintptr(next.Regs[RegStatus])
+		pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if pid == 0 && e == 0 {
+			*h = next
+			return status
+		}
+		if e != 0 {
+			*rec = record{What: recordFailed<<32 | next.Before, Val: uint64(e)}
+			_, _, _ = syscall.RawSyscall6(unix.SYS_WRITE, status, uintptr(unsafe.Pointer(rec)), unsafe.Sizeof(*rec), 0, 0, 0)
+		}
+		for r := uintptr(RegStdin); r <= uintptr(RegStatus); r++ {
+			_, _, _ = syscall.RawSyscall6(unix.SYS_CLOSE, uintptr(*(*uint64)(unsafe.Add(unsafe.Pointer(&next.Regs), r*8))), 0, 0, 0, 0, 0)
+		}
+		release(next)
+	}
+}
+
+// attach makes this process the one that waits for the command of a shared sandbox, and for all that
+// the command leaves behind: it is its own child reaper (PR_SET_CHILD_SUBREAPER), so that the processes
+// of a command can always be told from those of another.
+//
+//go:norace
+//go:nosplit
+//go:nocheckptr
+func attach(rec *record, status uintptr) {
+	_, _, e := syscall.RawSyscall6(unix.SYS_DUP3, status, StatusFD, unix.O_CLOEXEC, 0, 0, 0)
+	if e != 0 {
+		exit(126) // there is nobody to tell
+	}
+	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
+		fail(rec, 0, e)
+	}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_CLOSE, status, 0, 0, 0, 0, 0)
+	forget()
 }
 
 // command runs the command of a program of its own, and sweeps after it.
@@ -264,9 +326,10 @@ func forget() {
 	}
 }
 
-// restFDs are the descriptors that come with the rest of a program: itself,
-// stdin, stdout, stderr. A short program comes in the message instead.
-const restFDs = 4
+// streamFDs are the descriptors that come with the rest of a program: stdin, stdout,
+// stderr. In a shared sandbox a status descriptor comes after them. A long program
+// comes in a descriptor before them, a short one in the message.
+const streamFDs = 3
 
 // inbox is where a short program is put.
 var inbox [2048]uint64
@@ -287,8 +350,9 @@ func resume(h *header, rec *record) *header {
 	if e == 0 && n == 0 {
 		exit(0)
 	}
-	inside := n == 8+uintptr(size) && control[0] == unix.SizeofCmsghdr+4*(restFDs-1)
-	outside := n == 8 && control[0] == unix.SizeofCmsghdr+4*restFDs
+	given := unix.SizeofCmsghdr + 4*(streamFDs+h.Shares)
+	inside := n == 8+uintptr(size) && control[0] == given
+	outside := n == 8 && control[0] == given+4
 	if e != 0 || !inside && !outside || size < uint64(unsafe.Sizeof(header{})) {
 		fail(rec, uintptr(h.NOps), unix.EPROTO)
 	}
@@ -310,8 +374,11 @@ func resume(h *header, rec *record) *header {
 	for i := uintptr(0); i < numRegs; i++ {
 		*(*uint64)(unsafe.Add(unsafe.Pointer(&next.Regs), i*8)) = *(*uint64)(unsafe.Add(unsafe.Pointer(&h.Regs), i*8))
 	}
-	streams := (*[3]int32)(fds)
+	streams := (*[4]int32)(fds)
 	next.Regs[RegStdin], next.Regs[RegStdout], next.Regs[RegStderr] = uint64(streams[0]), uint64(streams[1]), uint64(streams[2])
+	if h.Shares != 0 {
+		next.Regs[RegStatus] = uint64(streams[3])
+	}
 	return next
 }
 

@@ -61,6 +61,7 @@ type header struct {
 	Pauses uint64 // 1: after its calls, the rest of the program is waited for
 	Before uint64 // calls that came before these
 	Stays  uint64 // 1: after its calls the process stays, and runs one command after the other
+	Shares uint64 // 1: it stays, and starts a process for each command, which may run at the same time
 	Own    watch  // what it looks at after each command
 	Around watch  // what it looks at before the next
 }
@@ -87,6 +88,7 @@ type Program struct {
 	head   struct{ ops, data, relocs int } // what comes before the pause
 
 	stays  bool
+	shares bool
 	own    watch
 	around watch
 	used   int      // bytes of the current part's
@@ -258,6 +260,23 @@ func (p *Program) Stay(n int) {
 	p.around.Seen = uint64(p.Bytes(make([]byte, 2*n)))
 }
 
+// Share ends the part that makes a sandbox in which commands run beside each other
+// ([Zygote.Start]). What one of them leaves behind, files and processes, is there for the others.
+func (p *Program) Share() {
+	p.shares = true
+	p.Stay(0)
+	p.Around()
+}
+
+// HandSelf adds the calls that give the process of a command in a shared sandbox to
+// who started it. They must come first.
+func (p *Program) HandSelf(step string, r Reg) {
+	p.Save(step, r, unix.SYS_GETPID)
+	p.Save(step, r, unix.SYS_PIDFD_OPEN, From(r), Int(0))
+	p.Hand(step, r)
+	p.Call(step, unix.SYS_CLOSE, From(r))
+}
+
 // Around begins the second of the two parts that look.
 func (p *Program) Around() {
 	p.own.To, p.around.From = uint64(len(p.ops)), uint64(len(p.ops))
@@ -315,6 +334,9 @@ func (p *Program) rest() ([]byte, error) {
 		return nil, fmt.Errorf("spawn: a program without a command")
 	case p.stays:
 		h.Stays, h.Own, h.Around = 1, p.own, p.around
+		if p.shares {
+			h.Shares = 1
+		}
 		h.Around.To = uint64(len(p.ops))
 		h.NOps = h.Own.From - h.Before
 		for _, i := range []*uint64{&h.Own.From, &h.Own.To, &h.Around.From, &h.Around.To} {

@@ -42,6 +42,9 @@ type Child struct {
 	handed  chan *os.File
 	prog    *Program
 	stays   *Zygote        // whose first process this command runs beside
+	shares  *Zygote        // the shared sandbox that the command runs in
+	left    bool           // of such a command: processes were left when it ended
+	mu      sync.Mutex     // held while ended is closed, of such a command
 	gone    bool           // it had ended before the command could be given to it
 	loose   bool           // there is no pid namespace, with which all processes would end
 	felling sync.WaitGroup // of fell: the number of pidfd means this sandbox until it is done
@@ -245,7 +248,7 @@ func (c *Child) Resume(p *Program, files [3]int) error {
 	if err != nil {
 		return err
 	}
-	if err = c.give(program, files); errors.Is(err, errGone) {
+	if err = c.give(program, files[:]...); errors.Is(err, errGone) {
 		c.gone, err = true, nil
 	}
 	return err
@@ -290,9 +293,8 @@ func send(f *os.File, msg, oob []byte) error {
 // stepHand is the step that fails where a descriptor of the sandbox cannot be taken.
 const stepHand = "hand over a descriptor"
 
-// watch reads what the sandbox says until it says how the command ended. Where
-// it ends without a word, its first process was killed: then the sandbox is
-// over when that has been waited for.
+// watch reads the records of the sandbox until the command's end. Without a record
+// of that end, the first process was killed, and its end is the sandbox's.
 func (c *Child) watch() {
 	defer close(c.done)
 	defer close(c.handed)
@@ -398,7 +400,11 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Kill ends every process of the sandbox. It does not wait for them; see Done.
 func (c *Child) Kill() {
-	if c.loose {
+	switch {
+	case c.shares != nil:
+		c.killShared()
+		return
+	case c.loose:
 		c.felling.Go(c.fell)
 		return
 	}
@@ -426,8 +432,10 @@ func (c *Child) earlier() time.Duration {
 // called exactly once.
 func (c *Child) Wait() Exit {
 	<-c.done
-	c.felling.Wait()
-	if c.stays == nil {
+	if c.shares == nil {
+		c.felling.Wait()
+	}
+	if c.stays == nil && c.shares == nil {
 		_ = c.status.Close()
 		if c.pidfd >= 0 {
 			_ = unix.Close(c.pidfd)

@@ -30,34 +30,33 @@ func (c *Child) Stay(p *Program) (*Zygote, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := memory(program)
+	fd, err := memory(program) // the next message would overwrite one that came in a message
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err = c.pass(len(program), [restFDs]int{fd, fd, fd, fd}); err != nil && !errors.Is(err, errGone) {
+	if err = c.tell(sizeOf(program), []int{fd, fd, fd, fd}); err != nil && !errors.Is(err, errGone) {
 		return nil, err
 	}
 	return &Zygote{first: c}, nil
 }
 
+// sizeOf is the beginning of a message with a program.
+func sizeOf(program []byte) []byte {
+	return binary.NativeEndian.AppendUint64(make([]byte, 0, 8+len(program)), uint64(len(program)))
+}
+
 // give sends a program: in the message where it is short, else in memory.
-func (c *Child) give(program []byte, files [3]int) error {
+func (c *Child) give(program []byte, files ...int) error {
 	if uintptr(len(program)) <= unsafe.Sizeof(inbox) {
-		msg := binary.NativeEndian.AppendUint64(make([]byte, 0, 8+len(program)), uint64(len(program)))
-		return c.tell(append(msg, program...), files[:])
+		return c.tell(append(sizeOf(program), program...), files)
 	}
 	fd, err := memory(program)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return c.pass(len(program), [restFDs]int{fd, files[0], files[1], files[2]})
-}
-
-// pass sends a program of that size, which is in memory.
-func (c *Child) pass(size int, fds [restFDs]int) error {
-	return c.tell(binary.NativeEndian.AppendUint64(nil, uint64(size)), fds[:])
+	return c.tell(sizeOf(program), append([]int{fd}, files...))
 }
 
 func (c *Child) tell(msg []byte, fds []int) error {
@@ -80,7 +79,7 @@ func (z *Zygote) Call(p *Program, files [3]int) (*Child, error) {
 	}
 	c := &Child{ended: z.first.ended, done: make(chan struct{}), pidfd: z.first.pidfd, prog: p, stays: z,
 		handed: make(chan *os.File, 1), status: z.first.status}
-	err = z.first.give(program, files)
+	err = z.first.give(program, files[:]...)
 	if errors.Is(err, errGone) {
 		c.gone, err = true, nil
 	}

@@ -1,0 +1,301 @@
+//go:build linux && (amd64 || arm64)
+
+package linux_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
+)
+
+// piped is a command of an agent's session on its way.
+type piped struct {
+	sandbox.Outcome
+	out, err string
+}
+
+// inSession runs a script as a command of an agent's session, with streams of its own.
+func (w *world) inSession(ctx context.Context, session, script string) (piped, error) {
+	w.t.Helper()
+	stdio := &sandbox.Stdio{}
+	var in, out, errs *os.File
+	for _, ends := range [][2]**os.File{{&stdio.In, &in}, {&out, &stdio.Out}, {&errs, &stdio.Err}} {
+		r, wr, err := os.Pipe()
+		must(w.t, err)
+		*ends[0], *ends[1] = r, wr
+	}
+	must(w.t, in.Close())
+	var p piped
+	var reads sync.WaitGroup
+	for from, to := range map[*os.File]*string{out: &p.out, errs: &p.err} {
+		reads.Go(func() {
+			b, _ := io.ReadAll(from)
+			_ = from.Close()
+			*to = string(b)
+		})
+	}
+	o, err := w.box.Run(ctx, w.p, sandbox.Command{Argv: []string{"/bin/bash", "-c", script}, Shell: true, Dir: w.dir, Timeout: time.Minute, Session: session, Stdio: stdio})
+	reads.Wait()
+	p.Outcome = o
+	return p, err
+}
+
+// says runs a script and compares what it prints.
+func (w *world) says(session, script, want string) piped {
+	w.t.Helper()
+	p, err := w.inSession(context.Background(), session, script)
+	if err != nil || p.ExitCode != 0 || strings.TrimSpace(p.out) != want || p.Tier != "agent" {
+		w.t.Fatalf("%s\nprints %q, %q (%+v, %v), want %q", script, p.out, p.err, p.Outcome, err, want)
+	}
+	return p
+}
+
+// TestCommandsOfAnAgentShareASandbox: files, processes and servers of one command are there for the next one
+// of the session, and for no other.
+func TestCommandsOfAnAgentShareASandbox(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	w.says("one", "echo left > /tmp/x; echo $$ > /tmp/pid; sleep 60 & echo $! > /tmp/sleeper; python3 -m http.server --directory /tmp 8000 >/tmp/log 2>&1 & echo ok", "ok")
+	w.says("one", "cat /tmp/x", "left")
+	w.says("one", "for i in $(seq 100); do curl -sf http://127.0.0.1:8000/x && break; sleep 0.05; done", "left")
+	w.says("one", "kill -0 $(cat /tmp/sleeper) && kill $(cat /tmp/sleeper) && echo ended", "ended")
+	w.says("two", "ls /tmp/x 2>&1 || curl -s --max-time 2 http://127.0.0.1:8000/x || echo none", "ls: cannot access '/tmp/x': No such file or directory\nnone")
+	if p, err := w.inSession(context.Background(), "one", "cat; echo err >&2; exit 3"); err != nil || p.ExitCode != 3 || p.err != "err\n" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	if p, err := w.inSession(context.Background(), "one", "kill -9 $$"); err != nil || p.Signal != "SIGKILL" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
+
+// TestWhatACommandLeavesDoesNotHoldItUp: neither its end, nor its output, nor a later writer.
+func TestWhatACommandLeavesDoesNotHoldItUp(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	began := time.Now()
+	w.says("s", "(for i in $(seq 600); do echo tick; sleep 0.1; done; echo done > /tmp/done) & echo $! > /tmp/writer; echo begun", "begun")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the command took %v", took)
+	}
+	w.says("s", "sleep 0.5; kill -0 $(cat /tmp/writer) && echo lives", "lives")
+	big := strings.Repeat("0123456789abcdef", 1<<14)
+	must(t, os.WriteFile(w.dir+"/big", []byte(big), 0o600))
+	w.says("s", "sleep 30 & cat big", big)
+}
+
+// TestAnAgentsCommandsRunBesideEachOther: each with its own end, output and refusals.
+func TestAnAgentsCommandsRunBesideEachOther(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	w.says("s", "echo begun", "begun")
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			p, err := w.inSession(context.Background(), "s", fmt.Sprintf("echo %d; (echo %d > no-%d) 2>/dev/null; echo e%d >&2; exit %d", i, i, i, i, i))
+			if err != nil || p.ExitCode != i || p.out != fmt.Sprintf("%d\n", i) || p.err != fmt.Sprintf("e%d\n", i) || p.Tier != "agent" {
+				t.Errorf("%d: %+v, %v", i, p, err)
+			}
+			if len(p.Refusals) != 1 || !strings.HasSuffix(p.Refusals[0].Path, fmt.Sprintf("/no-%d", i)) {
+				t.Errorf("%d: refused %+v", i, p.Refusals)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestACancelledCommandLeavesNothing: its processes end, also those that left its process tree; others stay.
+func TestACancelledCommandLeavesNothing(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	w.says("s", "sleep 60 & echo $! > /tmp/other; echo ok", "ok")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.inSession(ctx, "s", "(setsid sh -c 'echo $$ > /tmp/daemon; trap \"\" TERM HUP INT; while :; do sleep 1; done' &) ; sleep 60 & echo $! > /tmp/child; sleep 60")
+		done <- err
+	}()
+	w.says("s", "for i in $(seq 200); do test -s /tmp/daemon -a -s /tmp/child && break; sleep 0.05; done; kill -0 $(cat /tmp/daemon) $(cat /tmp/child) && echo running", "running")
+	cancel()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("the command was not cancelled")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the command does not end")
+	}
+	w.says("s", "for f in daemon child other; do kill -0 $(cat /tmp/$f) 2>/dev/null && echo $f; done; true", "other")
+}
+
+// TestWhatIsLeftIsStillDecided: a process that outlives its command has the command's authority, no more.
+func TestWhatIsLeftIsStillDecided(t *testing.T) {
+	w := newWorld(t, openPolicy+"")
+	w.file("out/ok", "")
+	w.says("s", "(while ! test -e /tmp/go; do sleep 0.05; done; echo x > out/late; echo x > late; echo x >> out/ok; touch /tmp/came) >/dev/null 2>&1 & echo ok", "ok")
+	w.says("s", "touch /tmp/go; for i in $(seq 200); do test -e /tmp/came && break; sleep 0.05; done; echo over", "over")
+	if _, err := os.Stat(w.dir + "/late"); err == nil {
+		t.Error("a file was written that no policy allows")
+	}
+	if b, err := os.ReadFile(w.dir + "/out/late"); err != nil || string(b) != "x\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestASpoiledSandboxIsReplaced: a command that harms the sandbox of its session harms itself and its like, but the session
+// goes on in another one.
+func TestASpoiledSandboxIsReplaced(t *testing.T) {
+	for name, script := range map[string]string{
+		"limits of the first process":   "prlimit --pid 1 --nofile=10:10 --fsize=4096:4096",
+		"signals to all":                "(trap '' TERM; sleep 30) & kill -TERM 1; kill -KILL 1; kill -STOP 1; kill -9 -1",
+		"all processes":                 "exec python3 -c 'import os,time\nfor i in range(1000):\n try:\n  if os.fork()==0: time.sleep(60); os._exit(0)\n except OSError: pass'",
+		"all of /tmp":                   "head -c 1G /dev/zero > /tmp/full; true",
+		"another /tmp":                  "rm -rf /tmp/home; ln -s /etc /tmp/home",
+		"the ports of the next proxies": "exec python3 -c 'import socket,time\nl=[]\nfor p in range(61100,61140):\n s=socket.socket()\n try: s.bind((\"127.0.0.1\",p)); s.listen(); l.append(s)\n except OSError: pass\nimport os\nif os.fork()==0: time.sleep(60)'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := netWorld(t, openPolicy+"  processes: 64\n  memory: 256MiB\n", func() *proxy { return newProxy("p") })
+			w.says("s", "echo first", "first")
+			if _, err := w.inSession(context.Background(), "s", script); err != nil {
+				t.Fatal(err)
+			}
+			p, err := w.inSession(context.Background(), "s", "kill -9 -1") // frees what processes hold
+			if err != nil {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			if p, err := w.inSession(context.Background(), "s", "echo next"); err != nil || p.out != "next\n" || p.Tier != "agent" {
+				t.Errorf("the next command: %+v, %v", p, err)
+			}
+		})
+	}
+}
+
+// TestAnotherPolicyIsAnotherSandbox: nothing that ran under one policy meets a command under another.
+func TestAnotherPolicyIsAnotherSandbox(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	w.says("s", "echo left > /tmp/x; echo left > /dev/shm/y; (while sleep 0.1; do touch out/alive; done) & echo ok", "ok")
+	narrower := openPolicy + "  memory: 1GiB\n"
+	w.allow(narrower)
+	w.says("s", "ls /tmp/x /tmp/y 2>/dev/null || echo none", "none")
+	must(t, os.RemoveAll(w.dir+"/out/alive"))
+	time.Sleep(500 * time.Millisecond)
+	if _, err := os.Stat(w.dir + "/out/alive"); err == nil {
+		t.Error("a process of the other policy is still there")
+	}
+	w.allow(narrower, openPolicy)
+	w.says("s", "touch /tmp/z; ls /tmp/z", "/tmp/z")
+	w.allow(narrower, openPolicy)
+	w.says("s", "ls /tmp/z", "/tmp/z")
+}
+
+// TestAnAgentsCommandsHaveProxiesOfTheirOwn: the record of each has its own connections.
+func TestAnAgentsCommandsHaveProxiesOfTheirOwn(t *testing.T) {
+	var mu sync.Mutex
+	made := 0
+	w := netWorld(t, netPolicy, func() *proxy {
+		mu.Lock()
+		defer mu.Unlock()
+		made++
+		return newProxy(fmt.Sprint("proxy ", made))
+	})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			p, err := w.inSession(context.Background(), "s", fmt.Sprintf("for i in $(seq 0 %d); do http_proxy=$HTTP_PROXY curl -s http://service.test/$i; sleep 0.01; done", i))
+			if err != nil || strings.Count(p.out, "answers for") != i+1 || len(p.Connections) != i+1 || p.Tier != "agent" {
+				t.Errorf("%d: %+v, %v", i, p, err)
+			}
+		})
+	}
+	all.Wait()
+	w.says("s", "(sleep 0.3; http_proxy=$HTTP_PROXY curl -s --max-time 5 http://service.test/ > /tmp/late; echo $? > /tmp/code) >/dev/null 2>&1 & echo ok", "ok")
+	w.says("s", "for i in $(seq 100); do test -s /tmp/code && break; sleep 0.05; done; cat /tmp/code; wc -c < /tmp/late", "7\n0")
+}
+
+// TestAnAgentsSandboxLeaksNothing: neither while it stays, nor after it.
+func TestAnAgentsSandboxLeaksNothing(t *testing.T) {
+	if !apart(t, 0) {
+		return
+	}
+	w := newWorld(t, netPolicy)
+	w.sh("true")
+	must(t, w.box.Close())
+	before := belongingsNow(t)
+	w.box = linux.New(linux.Config{})
+	run := func(n int) {
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				script := []string{"true", "sleep 0.01 &", "(setsid sleep 0.02 &); echo x", "exit 3", "kill -9 $$", "no-such-program"}[i%6]
+				if _, err := w.inSession(context.Background(), fmt.Sprint(i%3), script); err != nil {
+					t.Errorf("%s: %v", script, err)
+				}
+			})
+			if i%20 == 19 {
+				all.Wait()
+			}
+		}
+		all.Wait()
+	}
+	settle := func(want belongings) belongings {
+		now := belongingsNow(t)
+		for end := time.Now().Add(20 * time.Second); !now.within(want) && time.Now().Before(end); now = belongingsNow(t) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return now
+	}
+	run(20)
+	w.says("0", "sleep 0.1", "") // longer than what the others left
+	while := belongingsNow(t)
+	run(200)
+	if now := settle(while); !now.within(while) {
+		t.Errorf("after 200 more commands %+v, before %+v", now, while)
+	}
+	w.box.EndSession("0")
+	must(t, w.box.Close())
+	if now := settle(before); !now.within(before) {
+		t.Errorf("at the end %+v, before %+v", now, before)
+	}
+}
+
+// TestWithTheRuntimeEverythingOfASessionEnds: a running command and what others left.
+func TestWithTheRuntimeEverythingOfASessionEnds(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	box := linux.New(linux.Config{})
+	w.box = box
+	w.says("s", "sleep 600 & echo ok", "ok")
+	done := make(chan piped, 1)
+	go func() {
+		p, _ := w.inSession(context.Background(), "s", "touch out/begun; sleep 600")
+		done <- p
+	}()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(w.dir + "/out/begun"); err == nil {
+			break
+		}
+	}
+	must(t, box.Close())
+	select {
+	case p := <-done:
+		if p.ExitCode == 0 {
+			t.Errorf("the command ended with %+v", p)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the command does not end")
+	}
+}
+
+// TestACommandsTimeEndsItAlone: with all that it started, and no other command.
+func TestACommandsTimeEndsItAlone(t *testing.T) {
+	w := newWorld(t, strings.Replace(openPolicy, "300s", "1s", 1))
+	w.says("s", "sleep 60 & echo $! > /tmp/other; echo ok", "ok")
+	p, err := w.inSession(context.Background(), "s", "sleep 61 & (setsid sleep 62 &); sleep 63")
+	if err != nil || !p.TimedOut || !strings.Contains(p.Limit, "time limit") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	w.says("s", "kill -0 $(cat /tmp/other) && grep -als '^sleep.6[123]' /proc/[0-9]*/cmdline | wc -l", "0")
+}

@@ -1,0 +1,150 @@
+//go:build linux && (amd64 || arm64)
+
+package spawn
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start starts the command of a program in a shared sandbox ([Program.Share]). Other commands may be
+// running there. The program begins with [Program.HandSelf]. The command is over when its first process has
+// ended; [Child.Gone] tells when the processes that it left behind have ended, too. A kill ends all of these.
+func (z *Zygote) Start(p *Program, files [3]int) (*Child, error) {
+	p.before = z.first.prog
+	program, err := p.rest()
+	if err != nil {
+		return nil, err
+	}
+	status, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(status[1]) }()
+	_ = unix.SetNonblock(status[0], true)
+	c := &Child{shares: z, loose: true, started: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}), pidfd: -1, prog: p,
+		handed: make(chan *os.File, 1), status: os.NewFile(uintptr(status[0]), "status")}
+	err = z.first.give(program, files[0], files[1], files[2], status[1])
+	if errors.Is(err, errGone) {
+		c.gone, err = true, nil
+	}
+	if err != nil {
+		_ = c.status.Close()
+		return nil, err
+	}
+	go c.follow()
+	return c, nil
+}
+
+// Alive reports whether the sandbox is there.
+func (z *Zygote) Alive() bool {
+	select {
+	case <-z.first.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Gone is closed when the command of a shared sandbox and everything that it left behind has ended.
+func (c *Child) Gone() <-chan struct{} { return c.ended }
+
+// Left is Gone where the command has left something behind in a shared sandbox, else nil. It is
+// asked after Wait.
+func (c *Child) Left() <-chan struct{} {
+	if c.shares == nil || !c.left {
+		return nil
+	}
+	return c.ended
+}
+
+// follow is watch for a command in a shared sandbox. It reads until no process of the command is left.
+func (c *Child) follow() {
+	started, over := false, false
+	begin := func() {
+		if !started {
+			started = true
+			close(c.started)
+		}
+	}
+	end := func() {
+		begin()
+		if !over {
+			over = true
+			close(c.handed)
+			close(c.done)
+		}
+	}
+	defer func() {
+		end()
+		c.mu.Lock()
+		close(c.ended)
+		c.mu.Unlock()
+		c.felling.Wait()
+		_ = c.status.Close()
+		if c.pidfd >= 0 {
+			_ = unix.Close(c.pidfd)
+		}
+	}()
+	for {
+		r, fd, err := c.next()
+		kind := r.What >> 32
+		switch {
+		case err != nil:
+			if !over {
+				c.exit.CPU = time.Duration(c.used.Load())
+				c.exit.Lost = c.shares.first.lost // the others know nothing of how it ended
+				c.exit.Stale = c.gone && c.exit.Failed == ""
+			}
+			return
+		case kind == recordHanded && fd >= 0 && !started:
+			c.pidfd = fd
+			begin()
+		case kind == recordHanded && fd >= 0 && !over:
+			c.handed <- os.NewFile(uintptr(fd), "handed")
+		case kind == recordHanded:
+			if fd >= 0 {
+				_ = unix.Close(fd)
+			}
+			c.exit.Failed, c.exit.Errno = stepHand, unix.EMFILE
+			begin()
+			c.Kill()
+		case over: // the resources that the other processes used
+		case kind == recordFailed && c.exit.Failed == "":
+			c.exit.Failed, c.exit.Errno = c.prog.Step(int(uint32(r.What))), unix.Errno(r.Val)
+		case kind == recordLeft || kind == recordExited:
+			c.left = kind == recordLeft
+			c.exit.Known, c.exit.Status = c.exit.Failed == "", uint32(r.Val)
+			c.exit.CPU, c.exit.MaxRSS = time.Duration(r.CPU)*time.Microsecond, int64(r.MaxRSS)
+			c.exit.In, c.exit.Out = int64(r.In), int64(r.Out)
+			end()
+		}
+	}
+}
+
+// killShared kills the processes of a command in a shared sandbox.
+func (c *Child) killShared() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.ended: // the descriptor of its process may be another one by now
+	default:
+		c.felling.Go(c.fellShared)
+	}
+}
+
+// fellShared stops the first process of the command, so that it collects none of the others, and ends
+// it last.
+func (c *Child) fellShared() {
+	<-c.started
+	if c.pidfd < 0 {
+		return
+	}
+	c.used.Store(int64(c.usedSoFar()))
+	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGSTOP, nil, 0)
+	c.fell()
+	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+}
