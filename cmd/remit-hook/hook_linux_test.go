@@ -63,7 +63,7 @@ func beRemit(args []string) int {
 }
 
 func keeperOf(dir string) *keeper.Keeper {
-	return &keeper.Keeper{Home: dir, Idle: time.Minute, Env: os.LookupEnv, Look: 10 * time.Millisecond, Stale: func() bool { return false }, Shell: runScript, Answer: func(_ context.Context, r hookwire.Request) hookwire.Answer {
+	return &keeper.Keeper{Home: dir, Idle: time.Minute, Env: os.LookupEnv, Look: 10 * time.Millisecond, Stale: func() bool { return false }, Shell: runScript, Kept: func() int { return 0 }, Answer: func(_ context.Context, r hookwire.Request) hookwire.Answer {
 		f, err := os.OpenFile(filepath.Join(dir, "answered"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err == nil {
 			_, err = fmt.Fprintf(f, "%d\n", os.Getpid())

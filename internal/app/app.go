@@ -95,7 +95,19 @@ type App struct {
 type Own struct {
 	Tools  []permit.Tool
 	Models []model.Provider
-	Ledger *database.Shared // stays open when the App is closed; nil: the App opens the ledger for itself
+	// Sandboxes are shared with other Apps of the process; nil: the App has its own.
+	Sandboxes *linux.Sandboxes
+	Ledger    *database.Shared // stays open when the App is closed; nil: the App opens the ledger for itself
+}
+
+// NewSandboxes makes the Sandboxes of several Apps. They must be closed, after the Apps.
+func NewSandboxes() *linux.Sandboxes { return linux.NewSandboxes() }
+
+// EndSession ends the sandboxes of an agent's session.
+func (a *App) EndSession(session string) {
+	if a.own.Sandboxes != nil {
+		a.own.Sandboxes.EndSession(session)
+	}
 }
 
 // New builds an App. It must be closed.
@@ -115,7 +127,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 	a.Grants.Roles = a.People.Bound
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.Images = &images.Images{Home: a.Home}
-	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Image: a.Images.Image, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})}
+	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Image: a.Images.Image, Egress: egressOf(a.Secrets.Value, cfg.Lookup), Sandboxes: own.Sandboxes})}
 	a.browsers = browser.New(a.box.Box, a.Secrets.Value)
 	a.Modules = modules.New(a.Home, a.Secrets)
 	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registry}

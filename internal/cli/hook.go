@@ -344,6 +344,7 @@ func (h *hookDoor) report(ctx context.Context, a *app.App, q runs.ClientRequest,
 // end records the end of the agent's session.
 func (h *hookDoor) end(ctx context.Context, a *app.App, q runs.ClientRequest) error {
 	c, ctx, err := a.Runs.Client(ctx, q, false)
+	a.EndSession(q.Session)
 	if err != nil {
 		return known(err)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,30 +72,27 @@ func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error
 		return err
 	}
 	defer garbage.Less()()
-	ledger := &database.Shared{}
+	ledger, boxes := &database.Shared{}, app.NewSandboxes()
+	own := app.Own{Ledger: ledger, Sandboxes: boxes}
 	k := &keeper.Keeper{
-		Home: cfg.Dir, Version: s.version, Idle: idle, Look: keeperLook, Env: s.lookup, Stale: ledger.Stale,
-		Answer: func(ctx context.Context, r hookwire.Request) hookwire.Answer { return s.keptHook(ctx, r, ledger) },
+		Home: cfg.Dir, Version: s.version, Idle: idle, Look: keeperLook, Env: s.lookup, Stale: ledger.Stale, Kept: boxes.Kept,
+		Answer: func(ctx context.Context, r hookwire.Request) hookwire.Answer { return s.keptHook(ctx, r, own) },
 		Shell: func(ctx context.Context, r hookwire.Request, in io.Reader, out, errs io.Writer) byte {
-			return s.keptShell(ctx, r, Streams{In: in, Out: out, Err: errs}, ledger)
+			return s.keptShell(ctx, r, Streams{In: in, Out: out, Err: errs}, own)
 		},
 	}
 	if lock > 0 {
 		k.Lock = os.NewFile(uintptr(lock), hookwire.LockFile)
 	}
-	err = k.Serve(ctx)
-	if cerr := ledger.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return cmp.Or(k.Serve(ctx), boxes.Close(), ledger.Close())
 }
 
 // keptHook decides one call as remit hook. It declines instead of an error, so that a process of the
 // client's own has the last word.
-func (s *session) keptHook(ctx context.Context, r hookwire.Request, ledger *database.Shared) hookwire.Answer {
+func (s *session) keptHook(ctx context.Context, r hookwire.Request, own app.Own) hookwire.Answer {
 	began := time.Now()
 	var out, errs bytes.Buffer
-	inner := s.kept(r, Streams{In: bytes.NewReader(r.Event), Out: &out, Err: &errs}, ledger)
+	inner := s.kept(r, Streams{In: bytes.NewReader(r.Event), Out: &out, Err: &errs}, own)
 	status := inner.run(ctx, append([]string{"hook"}, r.Args...))
 	if status != 0 && time.Since(began) < hookwire.RetryTime {
 		return hookwire.Answer{Decline: true}
@@ -103,8 +101,8 @@ func (s *session) keptHook(ctx context.Context, r hookwire.Request, ledger *data
 }
 
 // keptShell runs one script as remit sh.
-func (s *session) keptShell(ctx context.Context, r hookwire.Request, streams Streams, ledger *database.Shared) byte {
-	inner := s.kept(r, streams, ledger)
+func (s *session) keptShell(ctx context.Context, r hookwire.Request, streams Streams, own app.Own) byte {
+	inner := s.kept(r, streams, own)
 	ended := false
 	defer func() {
 		if !ended && inner.app != nil {
@@ -117,8 +115,8 @@ func (s *session) keptShell(ctx context.Context, r hookwire.Request, streams Str
 }
 
 // kept is a session for one client.
-func (s *session) kept(r hookwire.Request, streams Streams, ledger *database.Shared) *session {
-	return &session{Streams: streams, version: s.version, environ: r.Env, lookup: home.Lookup(r.Env), dir: r.Dir, own: app.Own{Ledger: ledger}}
+func (s *session) kept(r hookwire.Request, streams Streams, own app.Own) *session {
+	return &session{Streams: streams, version: s.version, environ: r.Env, lookup: home.Lookup(r.Env), dir: r.Dir, own: own}
 }
 
 func (s *session) keeperStatusCmd() *cobra.Command {
@@ -158,7 +156,7 @@ func (s *session) withKeeper(ctx context.Context, do func(ctx context.Context, d
 	if s.json {
 		return s.printJSON(st)
 	}
-	s.printf("the keeper %s: process %d, version %s, since %s, %d calls\n", done, st.PID, show(st.Version), st.Since.Local().Format("2006-01-02 15:04:05"), st.Calls)
+	s.printf("the keeper %s: process %d, version %s, since %s, %d calls, %d sandboxes of agents' sessions\n", done, st.PID, show(st.Version), st.Since.Local().Format("2006-01-02 15:04:05"), st.Calls, st.Sandboxes)
 	return nil
 }
 

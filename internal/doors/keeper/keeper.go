@@ -22,6 +22,7 @@ type Keeper struct {
 	Shell func(ctx context.Context, r hookwire.Request, in io.Reader, out, errs io.Writer) byte
 	Env   func(name string) (string, bool) // the environment of this process
 	Stale func() bool                      // tells that a new process is needed
+	Kept  func() int                       // the number of sandboxes that stay; with one, the keeper is not idle
 	Idle  time.Duration                    // after the last call the keeper ends
 	Look  time.Duration                    // between two looks at the files that it depends on
 	Lock  *os.File                         // locked by the process that started this one; nil: Serve locks it
@@ -45,6 +46,8 @@ type Status struct {
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
 	Calls   int       `json:"calls"` // that it answered
+	// Sandboxes are those of agents' sessions.
+	Sandboxes int `json:"sandboxes"`
 	// Declined are calls that it left to remit hook.
 	Declined int `json:"declined"`
 }

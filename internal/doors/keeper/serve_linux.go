@@ -165,7 +165,7 @@ func (k *Keeper) replaced() bool {
 func (k *Keeper) idle() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.now == 0 && time.Since(k.last) >= k.Idle
+	return k.now == 0 && k.Kept() == 0 && time.Since(k.last) >= k.Idle
 }
 
 // answer answers one request. It declines what a process of the client's own could decide otherwise.
@@ -223,7 +223,7 @@ func (k *Keeper) end(shell, declined bool) {
 func (k *Keeper) status() hookwire.Answer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b, err := json.Marshal(Status{PID: os.Getpid(), Version: k.Version, Since: k.since.UTC().Truncate(time.Second), Calls: k.calls, Declined: k.declined})
+	b, err := json.Marshal(Status{PID: os.Getpid(), Version: k.Version, Since: k.since.UTC().Truncate(time.Second), Calls: k.calls, Declined: k.declined, Sandboxes: k.Kept()})
 	return hookwire.Answer{Out: b, Decline: err != nil}
 }
 

@@ -54,7 +54,7 @@ type streamBox struct {
 
 // Run implements Box.
 func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
-	c.Stdio, c.Stdin = b.q.Stdio, nil
+	c.Stdio, c.Stdin, c.Session = b.q.Stdio, nil, b.q.Session
 	out, err := b.Box.Run(ctx, p, c)
 	if out.Duration > 0 {
 		out.Stdout, out.Stderr = b.q.Written()
