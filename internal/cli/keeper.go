@@ -133,7 +133,7 @@ func (s *session) keeperStatusCmd() *cobra.Command {
 func (s *session) keeperStopCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
-		Short: "End the keeper, after the hooks that it is answering, and its commands",
+		Short: "End the keeper and its commands, after the hooks that it has read",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withKeeper(cmd.Context(), keeper.Stop, "was stopped")
