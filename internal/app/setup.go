@@ -22,7 +22,7 @@ func (a *App) clientsOf() *clients.Clients {
 	if err != nil {
 		exe = "" // an installation says so
 	}
-	return &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Hook: clients.HookBeside(exe), Run: runLine}
+	return &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Hook: clients.HookBeside(exe), Run: runLine, Policy: a.Policies.Missing}
 }
 
 // SetupRequest says how to set up a workspace.

@@ -31,6 +31,9 @@ type Clients struct {
 	// Run runs a command line by /bin/sh in a folder, with an input.
 	Run func(ctx context.Context, line, dir string, input []byte) (Ran, error)
 
+	// Policy returns why no policy holds in a folder, so that everything is denied there; "": one holds.
+	Policy func(folder string) string
+
 	// Step is told each step of a change that was done. Nil: it is not told.
 	Step func(what string)
 }

@@ -101,6 +101,11 @@ func (s *Clients) state(one Installed) (State, error) {
 	}
 	st.Problems = append(st.Problems, threats(a, one)...)
 	st.Problems = append(st.Problems, s.switchedOff(a, one)...)
+	if one.Scope == Project && one.Command != "" && !strings.Contains(one.Command, " -p ") && s.Policy != nil {
+		if why := s.Policy(one.Folder); why != "" {
+			st.Problems = append(st.Problems, why)
+		}
+	}
 	if one.Folder != "" {
 		st.Limits = append(st.Limits, foreignHooks(a, one)...)
 	}

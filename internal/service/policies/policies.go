@@ -138,6 +138,15 @@ func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	return none, hintDiff, nil
 }
 
+// Missing returns why no policy of a workspace holds, so that everything is denied; "": one holds.
+func (s *Policies) Missing(workspace string) string {
+	_, hint, err := s.Root("", workspace)
+	if err != nil {
+		return fault.Message(err)
+	}
+	return string(hint)
+}
+
 // Project returns the nearest folder, from dir upwards, whose remit.yaml was trusted; without one,
 // dir. The authority comes from the trust, not from the caller that names dir.
 func (s *Policies) Project(dir string) (string, error) {
