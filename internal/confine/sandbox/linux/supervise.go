@@ -165,6 +165,9 @@ func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Ask
 
 // decide implements [supervisor.Decide].
 func (d *decider) decide(r supervisor.Request) error {
+	if r.Act&(supervisor.Remove|supervisor.Moved) != 0 && d.carriesMount(r.Path) {
+		return d.noName(r.Path, "the sandbox shows folders of the machine there, or below it")
+	}
 	if !d.concerns(r.Path) {
 		return nil
 	}

@@ -69,6 +69,12 @@ func (d *decider) moved(r supervisor.Request) error {
 	return nil
 }
 
+// carriesMount reports whether a name in a folder of the sandbox's own is, or holds, the folder of a mount. Moved with it,
+// files would have paths that the policy does not decide about; without the folder, they would have none.
+func (d *decider) carriesMount(p string) bool {
+	return !d.concerns(path.Dir(p)) && slices.ContainsFunc(d.mounts, func(m sandbox.Mount) bool { return sandbox.Within(m.Path, p) })
+}
+
 // gains refuses a new path for something by which it can be read or written, where it could not be by the
 // old one, or by which it has a name that the command may not write.
 func (d *decider) gains(was, will string) error {
