@@ -48,7 +48,8 @@ var readSensitive = []string{
 // programs they run.
 var writeSensitive = []string{
 	// version control
-	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/modules", ".git/worktrees", ".git/info/attributes", ".git/rebase-merge/git-rebase-todo",
+	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/modules", ".git/worktrees", ".git/info/attributes", ".git/gitweb",
+	".git/rebase-merge/git-rebase-todo", ".git/rebase-merge/strategy", ".git/rebase-apply/apply-opt", ".git/sequencer/opts",
 	".gitmodules", ".gitattributes", ".gitconfig", ".config/git", ".hg/hgrc", ".hgrc", ".config/hg", ".jj/repo/config.toml", ".sl/config",
 	".husky", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", ".lefthook.yml",
 	// continuous integration
