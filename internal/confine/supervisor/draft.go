@@ -72,6 +72,14 @@ func (c *call) makeDraft(s spot, mode uint32, anew bool) (int, unix.Errno) {
 	}
 	c.drafts = append(c.drafts, d)
 	c.drafted.Store(true)
+	c.undo = func() {
+		c.draftsMu.Lock()
+		defer c.draftsMu.Unlock()
+		if i := slices.Index(c.drafts, d); i >= 0 {
+			c.drafts = slices.Delete(c.drafts, i, i+1)
+			d.end()
+		}
+	}
 	return fd, 0
 }
 

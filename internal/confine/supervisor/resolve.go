@@ -27,6 +27,10 @@ type call struct {
 	instead *Instead // what a name gets, rather than the file that is moved
 	draft   *Draft   // decides about the file that is made
 
+	// A process that can have no more descriptors loses nothing by an open.
+	had  func() unix.Errno // empties the file, once the process has the descriptor; nil: it stays
+	undo func()            // removes the file that was made, if the process does not get the descriptor; nil: none was
+
 	approved []question
 	question question // of an errAsk
 }

@@ -260,7 +260,7 @@ func (c *call) finish(fd int, errno unix.Errno) {
 		return
 	}
 	arg, ok := opens[uint32(c.n.Nr)] // creat(2) has no flags
-	c.listener.hand(c.n, fd, ok && c.n.Args[arg]&unix.O_CLOEXEC != 0)
+	c.listener.hand(c.n, fd, ok && c.n.Args[arg]&unix.O_CLOEXEC != 0, c.had, c.undo)
 }
 
 // rootOf opens the root of the processes, which they have in common, as they cannot change it. It returns -1 when the root
