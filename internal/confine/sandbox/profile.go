@@ -4,28 +4,12 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
-
-// Access says what a command may do with a file or folder and what is in it.
-type Access uint8
-
-// The kinds of access. The zero Access is none.
-const (
-	NoAccess  Access = 0
-	ReadOnly  Access = 1
-	WriteOnly Access = 2
-	ReadWrite Access = 3
-)
-
-func (a Access) String() string {
-	return [...]string{"none", "read", "write", "read+write"}[a&3]
-}
 
 // NodeKind says what a surveyed name is.
 type NodeKind uint8
@@ -55,29 +39,6 @@ type Node struct {
 // folder reports whether a path is a folder below n that is known.
 func (n *Node) folder(p string) bool {
 	return slices.ContainsFunc(n.Children, func(c *Node) bool { return c.Kind == FolderNode && (c.Path == p || c.folder(p)) })
-}
-
-// MountKind says how a path inside the sandbox comes to be.
-type MountKind uint8
-
-// The kinds of mounts.
-const (
-	Bind   MountKind = iota // the host's own file or folder
-	Mask                    // an empty one without any permission, over a visible name
-	Hollow                  // an empty folder that later mounts are made in
-	Socket                  // a socket that leads to the host's at the same path, through the proxy
-)
-
-// Mount is one path of the sandbox's file tree. Later ones lie over earlier ones.
-type Mount struct {
-	Path   string
-	Kind   MountKind
-	Access Access
-	Folder bool
-	Link   bool   // the name is a symbolic link, and what is bound is the link itself
-	System bool   // part of the minimal system, not of what the policy allows
-	Keeps  bool   // what is in this writable folder cannot be removed or renamed, but for [Profile.Removable]
-	From   string // of a Bind: where it is on the host, if that is elsewhere
 }
 
 // Inputs is all that a profile depends on: the policy's answers, and the facts
@@ -515,19 +476,4 @@ func (c *compiler) visible(p string) (bool, Access) {
 		return false, NoAccess
 	}
 	return true, m.Access
-}
-
-// Cover gives the topmost mount that p lies in.
-func Cover(mounts []Mount, p string) (int, *Mount) {
-	for i := len(mounts) - 1; i >= 0; i-- {
-		if Within(p, mounts[i].Path) {
-			return i, &mounts[i]
-		}
-	}
-	return -1, nil
-}
-
-// Within says whether p is the folder or below it. Both are clean.
-func Within(p, folder string) bool {
-	return p == folder || folder == "/" || strings.HasPrefix(p, folder) && p[len(folder)] == '/'
 }
