@@ -2,7 +2,7 @@ package sandbox
 
 import "strings"
 
-// Access says what a command may do with a file or folder and what is in it.
+// Access is the use that a command may make of a file, or of a folder with its content.
 type Access uint8
 
 // The kinds of access. The zero Access is none.
@@ -34,9 +34,9 @@ type Mount struct {
 	Kind   MountKind
 	Access Access
 	Folder bool
-	Link   bool   // the name is a symbolic link, and what is bound is the link itself
-	System bool   // part of the minimal system, not of what the policy allows
-	Keeps  bool   // what is in this writable folder cannot be removed or renamed, but for [Profile.Removable]
+	Link   bool   // the name is a symbolic link, and the link itself is bound
+	System bool   // part of the minimal system, not of the policy's files
+	Keeps  bool   // names in this writable folder cannot be removed or renamed, but for [Profile.Removable]
 	From   string // of a Bind: where it is on the host, if that is elsewhere
 }
 

@@ -91,7 +91,8 @@ func (c *call) keepMounts() (err error) {
 	return err
 }
 
-// isClosed reports whether nobody can write to a draft any more: the kernel gives no lease to read while one can.
+// isClosed reports whether all processes have closed a draft. The kernel grants a read lease only for a file that is not open
+// for writing.
 func (d *draft) isClosed() bool {
 	if _, err := unix.FcntlInt(d.memory.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		return false

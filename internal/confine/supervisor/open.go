@@ -163,7 +163,7 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 		return c.makeDraft(s, to.st.Mode, true)
 	}
 	if to.st.Dev == c.procDev && (actOf(flags)&Write != 0 || !c.readable(where)) {
-		return -1, unix.EACCES // what is written there counts as written by the supervisor's user, outside of the processes' namespace
+		return -1, unix.EACCES // the kernel would take such a write for one of the supervisor's user, outside of the processes' namespace
 	}
 	if act := actOf(flags); act != Read || !to.is(unix.S_IFREG) && !to.is(unix.S_IFDIR) { // else the open changes nothing
 		if errno = c.still(); errno != 0 {

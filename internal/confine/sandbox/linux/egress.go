@@ -33,9 +33,8 @@ func (b *builder) loopback() {
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 }
 
-// listen listens inside the sandbox and hands the listener to Remit. What
-// listens lives as long as Remit wants it to; the sandbox itself keeps no
-// descriptor of it.
+// listen listens inside the sandbox and hands the listener to Remit. The listener
+// lives as long as Remit wants it to; the sandbox itself keeps no descriptor of it.
 func (b *builder) listen() {
 	const step = "listener"
 	addr := spawn.Object(b.Program, unix.RawSockaddrInet4{Family: unix.AF_INET, Port: uint16(proxyPort>>8 | proxyPort&0xff<<8),
@@ -155,7 +154,7 @@ func (e *exit) take(child *spawn.Child, serve func(net.Listener) error) error {
 	}
 	e.open = append(e.open, l)
 	e.served.Go(func() {
-		_ = serve(l) // it ends with Close; what failed before that is in its report
+		_ = serve(l) // it ends with Close; earlier failures are in its report
 		_ = l.Close()
 	})
 	return nil

@@ -54,7 +54,7 @@ func repositoriesIn(trees []*sandbox.Node, own *sandbox.Node) repositories {
 	return r
 }
 
-// note adds a node and what is in it; git is the .git folder around it, if any.
+// note adds a node and its children; git is the .git folder around it, if any.
 func (r repositories) note(n *sandbox.Node, git string) {
 	name := path.Base(n.Path)
 	switch {

@@ -128,7 +128,7 @@ func (b *Box) open(sp *spawn.Spawner, m machine, chain policy.Chain, key string,
 	return one, nil
 }
 
-// once makes a function of what is done the first time only.
+// once returns a function that does something the first time only.
 func once(f func()) func() {
 	var o sync.Once
 	return func() { o.Do(f) }
