@@ -158,7 +158,7 @@ var mayImport = map[string]string{
 	"confine/remote/worker":    "base/walk base/fault authority/permit authority/policy confine/changeset confine/remote/tree confine/remote/wire confine/sandbox confine/sandbox/linux crypto/rand net net/http os",
 	"confine/placement":        "authority/permit authority/policy base/fault confine/sandbox confine/sandbox/linux",
 	"confine/sandbox/spawn":    "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
-	"confine/repository":       "base/fault base/wholefile github.com/bmatcuk/doublestar/v4 os syscall",
+	"confine/repository":       "base/fault base/regex base/wholefile github.com/bmatcuk/doublestar/v4 os syscall",
 	"confine/files":            "confine/repository base/fault base/walk base/wholefile authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
 	"confine/database":         "base/clip base/fault base/regex authority/permit authority/policy base/tool confine/network github.com/go-sql-driver/mysql github.com/jackc/pgx/v5/pgconn modernc.org/sqlite net os",
 	"confine/browser":          "base/clip base/fault base/regex base/tool authority/permit confine/egress confine/sandbox os",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,34 +93,8 @@ that both go on are two histories, and verification will say so.
   remit restore /backups/remit.tar --check`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := s.openAnyway()
-			if err != nil {
-				return err
-			}
-			do, done := a.Backups.Restore, "restored and verified"
-			if check {
-				do, done = a.Backups.Check, "the backup is whole, and its ledger was not altered"
-			}
 			from.File = args[0]
-			busy := s.startActivity("restoring")
-			out, err := do(cmd.Context(), from)
-			busy.stop()
-			if err != nil {
-				return err
-			}
-			if s.json {
-				return s.printJSON(out)
-			}
-			if out.Finished {
-				s.printf("%s an interrupted restore was finished; %s was not read\n", s.paint(green, "✓"), show(args[0]))
-				return nil
-			}
-			s.printf("%s %s\n", s.paint(green, "✓"), done)
-			s.printBackup(out.Contents)
-			if !check {
-				s.printf("  grants  refused until they are accepted: remit grant resume ID, or --restored for all\n")
-			}
-			return nil
+			return s.restore(cmd.Context(), from, check)
 		},
 	}
 	f := c.Flags()
@@ -128,4 +103,35 @@ that both go on are two histories, and verification will say so.
 	f.BoolVar(&check, "check", false, "only verify the backup; the keys are those here, unless given")
 	c.MarkFlagsMutuallyExclusive("identity", "keys")
 	return c
+}
+
+// restore restores a backup, or only verifies it.
+func (s *session) restore(ctx context.Context, from backups.Source, check bool) error {
+	a, err := s.openAnyway()
+	if err != nil {
+		return err
+	}
+	do, done := a.Backups.Restore, "restored and verified"
+	if check {
+		do, done = a.Backups.Check, "the backup is whole, and its ledger was not altered"
+	}
+	busy := s.startActivity("restoring")
+	out, err := do(ctx, from)
+	busy.stop()
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(out)
+	}
+	if out.Finished {
+		s.printf("%s an interrupted restore was finished; %s was not read\n", s.paint(green, "✓"), show(from.File))
+		return nil
+	}
+	s.printf("%s %s\n", s.paint(green, "✓"), done)
+	s.printBackup(out.Contents)
+	if !check {
+		s.printf("  grants  refused until they are accepted: remit grant resume ID, or --restored for all\n")
+	}
+	return nil
 }

@@ -316,30 +316,29 @@ func (s *session) printGrants(list []grants.Info) {
 	s.table([]string{"GRANT", "STATUS", "HOLDER", "PARENT", "ISSUED", "EXPIRES", "BUDGETS"}, rows)
 }
 
-func (s *session) grantStandingCmd(verb string, to store.Standing) *cobra.Command {
-	words := map[store.Standing][2]string{
-		store.Revoked: {"Revoke a grant and its descendants permanently", "revoked"},
-		store.Paused:  {"Pause a grant and its descendants", "paused"},
-		store.Active:  {"Resume a paused grant", "resumed"},
-	}
-	long := map[store.Standing]string{
-		store.Revoked: `Running calls are stopped together with their processes, unless the policy says
+// standingWords describes the commands that change the standing of a grant.
+var standingWords = map[store.Standing]struct{ short, done, long string }{
+	store.Revoked: {"Revoke a grant and its descendants permanently", "revoked",
+		`Running calls are stopped together with their processes, unless the policy says
 on_revoke: finish. New calls are refused at once, in other processes within a
 second.
-`,
-		store.Paused: `New calls are refused until it is resumed. Running calls continue.
-`,
-		store.Active: `A grant from before the ledger was restored from a backup is refused until it is
+`},
+	store.Paused: {"Pause a grant and its descendants", "paused", `New calls are refused until it is resumed. Running calls continue.
+`},
+	store.Active: {"Resume a paused grant", "resumed",
+		`A grant from before the ledger was restored from a backup is refused until it is
 resumed: it may have been revoked, and its budget spent, since the backup.
 --restored resumes all of them.
-`,
-	}
+`},
+}
+
+func (s *session) grantStandingCmd(verb string, to store.Standing) *cobra.Command {
 	var reason string
 	var restored bool
 	c := &cobra.Command{
 		Use:     verb + " ID|TOKEN",
-		Short:   words[to][0],
-		Long:    long[to],
+		Short:   standingWords[to].short,
+		Long:    standingWords[to].long,
 		Example: "  remit grant " + verb + " 0199c1d2-7a3b",
 		Args: func(c *cobra.Command, args []string) error {
 			if restored {
@@ -366,7 +365,7 @@ resumed: it may have been revoked, and its budget spent, since the backup.
 			if s.json {
 				return s.printJSON(map[string]string{"id": id.String(), "standing": to.String()})
 			}
-			s.printf("%s grant %s %s\n", s.paint(green, "✓"), id, words[to][1])
+			s.printf("%s grant %s %s\n", s.paint(green, "✓"), id, standingWords[to].done)
 			return nil
 		},
 	}

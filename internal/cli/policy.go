@@ -82,13 +82,7 @@ gives all answers that a file expects, as remit authority --tests checks them.
 				}
 			}
 			if forget {
-				was, err := a.Policies.Distrust(ws)
-				if err == nil && !was {
-					s.printf("%s was not trusted\n", filepath.Join(ws, "remit.yaml"))
-				} else if err == nil {
-					s.printf("%s is no longer trusted\n", filepath.Join(ws, "remit.yaml"))
-				}
-				return err
+				return s.distrust(a, ws)
 			}
 			p, digest, err := a.Policies.Trust(ws, reviewed)
 			if err != nil {
@@ -112,6 +106,17 @@ gives all answers that a file expects, as remit authority --tests checks them.
 	c.Flags().BoolVar(&forget, "forget", false, "stop trusting the file")
 	c.MarkFlagsMutuallyExclusive("digest", "forget", "tests")
 	return c
+}
+
+// distrust ends the trust in the remit.yaml of a workspace.
+func (s *session) distrust(a *app.App, ws string) error {
+	was, err := a.Policies.Distrust(ws)
+	if err == nil && !was {
+		s.printf("%s was not trusted\n", filepath.Join(ws, "remit.yaml"))
+	} else if err == nil {
+		s.printf("%s is no longer trusted\n", filepath.Join(ws, "remit.yaml"))
+	}
+	return err
 }
 
 // authorityHolds checks that the workspace's policy gives all expected answers. The digest is

@@ -95,22 +95,27 @@ func (s *session) serveCmd() *cobra.Command {
 			return nil // it ends only by a signal, which is success
 		},
 	}
+	c.Flags().StringVar(&database, "db", "", "`URL` of a PostgreSQL database with the ledger (default: REMIT_DB, then config.yaml; see remit db)")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	c.Flags().BoolVar(&hide, "hide-token", false, "do not print the admin's token, which a log would keep")
+	proxyFlag(c, &proxies, &q.Limits.ProxyHeader)
+	serveFlags(c, &q)
+	return c
+}
+
+// serveFlags adds the flags of a request to serve.
+func serveFlags(c *cobra.Command, q *app.ServeRequest) {
 	fl := c.Flags()
 	fl.StringVar(&q.Listen, "listen", defaultListen, "`ADDRESS` and port")
-	fl.StringVar(&database, "db", "", "`URL` of a PostgreSQL database with the ledger (default: REMIT_DB, then config.yaml; see remit db)")
 	fl.StringVarP(&q.Policy, "policy", "p", "", "policy `FILE` of the admin's grant")
-	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	fl.BoolVar(&q.NewToken, "new-token", false, "create a new admin token and revoke the old one")
-	fl.BoolVar(&hide, "hide-token", false, "do not print the admin's token, which a log would keep")
 	fl.StringArrayVar(&q.Hosts, "allow-host", nil, "another host `NAME` that clients may use (repeatable)")
-	proxyFlag(c, &proxies, &q.Limits.ProxyHeader)
 	fl.StringVar(&q.Cert, "tls-cert", "", "certificate `FILE`")
 	fl.StringVar(&q.Key, "tls-key", "", "`FILE` with the certificate's key")
 	fl.BoolVar(&q.Public, "insecure-public", false, "allow a public address without TLS")
 	fl.StringVar(&q.Workers, "workers", "", "also take workers at this `ADDRESS` and port, as 127.0.0.1:8643")
 	fl.Float64Var(&q.Limits.Rate, "rate", 0, "maximum requests per second per grant, over all processes of the ledger (default 10000 per process)")
 	durationVar(c, &q.Limits.Drain, "drain", 20*time.Second, "time for running turns to finish when the service stops")
-	return c
 }
 
 // proxyFlag adds --proxy and --proxy-protocol, which commands that serve over HTTP have.

@@ -28,6 +28,7 @@ type Rules struct {
 	risk      tool.Risk
 	gates     boundGates
 	own       string    // see Chain.Owning
+	data      []string  // see Chain.Carrying
 	flow      *flowLink // nil: a policy's own rules
 	program   int       // instructions of the policy's regular expressions, without its roles'
 }

@@ -55,6 +55,26 @@ func (c Chain) Own() string {
 	return ""
 }
 
+// Carrying returns the chain for a call that can pass on data of these kinds: labels and secrets. The folders that its
+// processes keep are for calls with the same data.
+func (c Chain) Carrying(data []string) Chain {
+	if len(c) == 0 || c[0] == nil || len(data) == 0 {
+		return c
+	}
+	out, first := slices.Clone(c), *c[0]
+	first.data = data
+	out[0] = &first
+	return out
+}
+
+// Data returns the data that Carrying was given.
+func (c Chain) Data() []string {
+	if len(c) == 0 || c[0] == nil {
+		return nil
+	}
+	return c[0].data
+}
+
 // owned gives the path in the workspace as which a path in the tool's own folder
 // is judged.
 func (r *Rules) owned(p string) (string, bool) {

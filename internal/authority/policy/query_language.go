@@ -218,7 +218,7 @@ func spelledNames(b *language.Builder, write bool, prefix, suffix string) langua
 		switch lit, ends := strings.CutSuffix(n, "*"); {
 		case strings.Contains(n, "/"):
 		case ends && len(prefix) < len(lit):
-			whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, lit)})
+			whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, n)})
 		case ends:
 		case strings.HasPrefix(n, "*"):
 			if len(suffix) < len(n)-1 {
@@ -232,12 +232,11 @@ func spelledNames(b *language.Builder, write bool, prefix, suffix string) langua
 }
 
 // sensitiveRest returns the texts that may stand for the * of a sensitive name.
-func sensitiveRest(b *language.Builder, text string) language.Language {
+func sensitiveRest(b *language.Builder, name string) language.Language {
 	var not []language.Ending
-	for _, n := range examples {
-		if rest, ok := strings.CutPrefix(n, text); ok {
-			not = append(not, language.Ending{Text: rest, Then: language.Empty})
-		}
+	p, _ := cutPrefix(name)
+	for _, n := range p.but {
+		not = append(not, language.Ending{Text: strings.TrimPrefix(n, p.text), Then: language.Empty})
 	}
 	return b.Not(b.Endings(not))
 }
@@ -318,7 +317,7 @@ func sensitiveParts(b *language.Builder, write bool) language.Language {
 		for part := range strings.SplitSeq(n, "/") {
 			switch lit, ends := strings.CutSuffix(part, "*"); {
 			case ends:
-				whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, lit)})
+				whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, part)})
 			case strings.HasPrefix(part, "*"):
 				out = append(out, b.Then(language.All, b.Fold(part[1:])))
 			default:

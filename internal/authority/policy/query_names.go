@@ -28,7 +28,7 @@ func (c Chain) NamesLike(name string) *LikeNames {
 	}
 	n.spell("/proc/sys/dev")
 	n.spell(packageFolders...)
-	n.spell(examples...)
+	n.spell(Examples()...)
 	for _, r := range c {
 		if r == nil {
 			continue

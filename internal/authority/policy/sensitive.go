@@ -18,7 +18,7 @@ type nameTable struct {
 
 	top      map[string]*nameNode
 	alone    map[string]bool     // sensitive as the last name of a path
-	prefixes map[string][]string // names that end with *, by their first two bytes
+	prefixes map[string][]prefix // names that end with *, by their first two bytes
 	suffixes map[string]bool     // names that begin with *, from the last dot on
 
 	packages map[string]bool // folders of packages, in this case of letters alone
@@ -29,7 +29,19 @@ type nameTable struct {
 type nameNode struct {
 	whole    bool // a sensitive name ends here
 	beneath  map[string]*nameNode
-	prefixes []string // names beneath that end with *
+	prefixes []prefix // names beneath that end with *
+}
+
+// prefix is a sensitive name that ends with *.
+type prefix struct {
+	text string   // without the *
+	but  []string // the ordinary names that begin so
+}
+
+// cutPrefix returns the prefix of a name that ends with *.
+func cutPrefix(name string) (prefix, bool) {
+	text, ok := strings.CutSuffix(name, "*")
+	return prefix{text, exceptions[name]}, ok
 }
 
 // sensitiveNames has the names for reading and those for writing.
@@ -49,7 +61,7 @@ func packagesOf(names, alone []string) nameTable {
 }
 
 func tableOf(names, alone []string) nameTable {
-	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]string{}, suffixes: map[string]bool{}}
+	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]prefix{}, suffixes: map[string]bool{}}
 	for _, n := range alone {
 		t.alone[strings.ToLower(n)] = true
 		t.heads[headBits(n)] = true
@@ -60,9 +72,9 @@ func tableOf(names, alone []string) nameTable {
 		if strings.HasPrefix(first, "*.") {
 			t.suffixes[first[1:]] = true
 			t.ends[pairBits(first[len(first)-2], first[len(first)-1])] = true
-		} else if p, ok := strings.CutSuffix(first, "*"); ok {
-			t.prefixes[p[:2]] = append(t.prefixes[p[:2]], p)
-			t.starts[pairBits(p[0], p[1])] = true
+		} else if p, ok := cutPrefix(first); ok {
+			t.prefixes[p.text[:2]] = append(t.prefixes[p.text[:2]], p)
+			t.starts[pairBits(p.text[0], p.text[1])] = true
 		} else {
 			t.heads[headBits(first)] = true
 			if t.top[first] == nil {
@@ -80,7 +92,7 @@ func (n *nameNode) add(parts []string) {
 		n.whole = true
 		return
 	}
-	if p, ok := strings.CutSuffix(parts[0], "*"); ok {
+	if p, ok := cutPrefix(parts[0]); ok {
 		n.prefixes = append(n.prefixes, p)
 		return
 	}
@@ -119,7 +131,7 @@ func (t *nameTable) need(name []byte, last bool) (n glob.Need) {
 	if last && t.alone[string(name)] {
 		return glob.Need{Prefix: len(name)}
 	}
-	if len(name) > 1 && !slices.Contains(examples, string(name)) {
+	if len(name) > 1 {
 		n.Prefix = longest(t.prefixes[string(name[:2])], name)
 	}
 	if dot := bytes.LastIndexByte(name, '.'); dot >= 0 && t.suffixes[string(name[dot:])] {
@@ -129,11 +141,11 @@ func (t *nameTable) need(name []byte, last bool) (n glob.Need) {
 }
 
 // longest gives the length of the longest prefix that the name has.
-func longest(prefixes []string, name []byte) int {
+func longest(prefixes []prefix, name []byte) int {
 	n := 0
 	for _, p := range prefixes {
-		if len(p) > n && len(name) >= len(p) && string(name[:len(p)]) == p {
-			n = len(p)
+		if len(p.text) > n && len(name) >= len(p.text) && string(name[:len(p.text)]) == p.text && !slices.Contains(p.but, string(name)) {
+			n = len(p.text)
 		}
 	}
 	return n
@@ -219,12 +231,8 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 	_, own := r.owned(p)                  // the names in it are ordinary; those of the way to it are spelled
 	out := buf[:0]
 	for i, at, rest := 0, 0, strings.TrimPrefix(folded, "/"); rest != ""; i++ {
-		name := rest
-		if k := strings.IndexByte(rest, '/'); k >= 0 {
-			name, rest = rest[:k], rest[k+1:]
-		} else {
-			rest = ""
-		}
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
 		at += 1 + len(name)
 		if name == "" { // folding made a slash of another character
 			odd = true
@@ -260,12 +268,11 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 		}
 		out = append(out, need)
 	}
-	switch {
-	case !sensitive:
+	if !sensitive {
 		return nil
-	case odd && strings.Count(folded, "/") != strings.Count(p, "/"):
-		// Segments do not line up: nothing in this path is matched by wildcards.
-		spell(out)
+	}
+	if odd && strings.Count(folded, "/") != strings.Count(p, "/") {
+		spell(out) // the segments do not line up: no wildcard matches anything in this path
 	}
 	return out
 }

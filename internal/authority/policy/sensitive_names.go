@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -48,7 +50,8 @@ var readSensitive = []string{
 // programs they run.
 var writeSensitive = []string{
 	// version control
-	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/modules", ".git/worktrees", ".git/info/attributes", ".git/rebase-merge/git-rebase-todo",
+	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/modules", ".git/worktrees", ".git/info/attributes", ".git/gitweb",
+	".git/rebase-merge/git-rebase-todo", ".git/rebase-merge/strategy", ".git/rebase-apply/apply-opt", ".git/sequencer/opts",
 	".gitmodules", ".gitattributes", ".gitconfig", ".config/git", ".hg/hgrc", ".hgrc", ".config/hg", ".jj/repo/config.toml", ".sl/config",
 	".husky", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", ".lefthook.yml",
 	// continuous integration
@@ -80,8 +83,9 @@ var writeSensitive = []string{
 // whether it does, the file system says, see [tool.Action.Lead].
 var writeAlone = []string{".git"}
 
-// examples are the names that .env.* does not mean: files without secrets, which everybody gets with the source.
-var examples = []string{".env.example", ".env.sample", ".env.template", ".env.dist"}
+// exceptions lists the ordinary names that begin like a sensitive name with a *: files without secrets, which everybody
+// gets with the source.
+var exceptions = map[string][]string{".env.*": {".env.example", ".env.sample", ".env.template", ".env.dist"}}
 
 // packageFolders are folders in the workspace that a package manager fills. Each folder in them is a package. There no name is sensitive, unless a repository lies on the way. vendor, target and venv
 // are not among them: people also call folders of their own so.
@@ -94,8 +98,8 @@ var repositoryFolders = []string{".git", ".hg", ".jj", ".sl"}
 // control they are not.
 func PackageFolders() []string { return append([]string(nil), packageFolders...) }
 
-// Examples lists the names that are ordinary although a name of [Sensitive] with a * seems to mean them.
-func Examples() []string { return append([]string(nil), examples...) }
+// Examples lists the ordinary names that begin like a name of [Sensitive] with a *.
+func Examples() []string { return slices.Concat(slices.Collect(maps.Values(exceptions))...) }
 
 // Sensitive lists the names that no wildcard of an allow or ask list matches
 // for reading, or with write set for writing. A name

@@ -218,22 +218,29 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 			return runner.Answer{}, err
 		}
 		deadline = deadline.Add(blind) // the time without a readable ledger does not count
-		switch {
-		case done.State == store.Refused:
-			return refusal(done), nil
-		case done.State == store.Approved && done.Session != nil && (done.Admin || !q.Decision.Admin):
-			return forSession(done), nil // also where another run had asked: it is the same call
-		case done.State == store.Approved && q.Ahead:
-			return answer(done, true), nil
-		case done.State == store.Lapsed && d.now().Before(deadline):
-			// An equal call had put it, which was given up: this one puts its own.
-		case done.State == store.Lapsed:
+		if done.State == store.Lapsed && !d.now().Before(deadline) {
 			return runner.Answer{}, fault.New(fault.NeedsApproval, "approval was not given in time: %s", q.Decision.Reason).
 				ForOperator("run it again and have somebody answer with remit approvals")
 		}
-		// Approved for one call: the next round claims it, unless the same call at
-		// the same time has. Then the question is put again.
+		if a, ok := settled(q, done); ok {
+			return a, nil
+		}
+		// Approved for one call: the next round claims it, unless the same call at the same time has. Then the question is
+		// put again. So it is when an equal call had put it, which was given up.
 	}
+}
+
+// settled returns the answer that a question has, unless a call must still claim it.
+func settled(q runner.Question, done store.Approval) (runner.Answer, bool) {
+	switch {
+	case done.State == store.Refused:
+		return refusal(done), true
+	case done.State == store.Approved && done.Session != nil && (done.Admin || !q.Decision.Admin):
+		return forSession(done), true // also where another run had asked: it is the same call
+	case done.State == store.Approved && q.Ahead:
+		return answer(done, true), true
+	}
+	return runner.Answer{}, false
 }
 
 // offersSession reports whether a question may be answered for the session. A flow's question about

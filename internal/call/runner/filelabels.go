@@ -137,9 +137,29 @@ func (f *flight) traceWrites() {
 	} else if !writes {
 		return
 	}
-	flow.files.labels = slices.Concat(f.run.Context.Labels(), flow.seen.Referred, flow.flows.Names(flow.of.Lineage(0)))
-	slices.Sort(flow.files.labels)
-	flow.files.labels = slices.Compact(flow.files.labels)
+	flow.files.labels = f.dataLabels()
+}
+
+// data lists the labels of the data that the call can pass on, and the secrets that its processes are given.
+func (f *flight) data() (out []string) {
+	for _, label := range f.dataLabels() {
+		out = append(out, "label "+label)
+	}
+	secrets, _ := f.chain.EnvSecrets(f.entry.Spec.ID) // an error fails the call where the secrets are added
+	for _, s := range secrets {
+		out = append(out, "secret "+s.Store)
+	}
+	return out
+}
+
+// dataLabels returns the labels of the data that the call can pass on, sorted.
+func (f *flight) dataLabels() []string {
+	if f.flow == nil {
+		return nil
+	}
+	labels := slices.Concat(f.run.Context.Labels(), f.flow.seen.Referred, f.flow.flows.Names(f.flow.of.Lineage(0)))
+	slices.Sort(labels)
+	return slices.Compact(labels)
 }
 
 // labelsBefore returns the entries that give labels to the files that the call is about to write,

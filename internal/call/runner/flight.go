@@ -287,7 +287,7 @@ func (f *flight) perform(ctx context.Context) error {
 // permitTerms are the terms of the call's permit.
 func (f *flight) permitTerms() permit.Terms {
 	given := f.givenAmounts()
-	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.keeper(), Held: f.run.Held,
+	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain.Carrying(f.data()), Env: f.run.Env, Limits: f.limits, Keep: f.keeper(), Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
 	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
 	terms.Released = f.released()

@@ -34,7 +34,7 @@ func (p *Page) Open(ctx context.Context, url string) error {
 		return nil
 	}
 	if nav.Error != "" {
-		return fault.New(fault.ToolFailed, "the page could not be loaded: %s", shown(nav.Error, 200)).WithHint("connections lists what was refused, and why")
+		return fault.New(fault.ToolFailed, "the page could not be loaded: %s", shown(nav.Error, 200)).WithHint("connections lists the refused ones, with the reasons")
 	}
 	limit, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
@@ -179,7 +179,7 @@ func (p *Page) Fill(ctx context.Context, ref int, text string, submit bool) erro
 	return p.after(ctx, err)
 }
 
-// key presses a key in what has the focus.
+// key presses a key in the element with the focus.
 func (p *Page) key(ctx context.Context, name string, code int, text string) error {
 	for _, kind := range []string{"keyDown", "keyUp"} {
 		event := m{"type": kind, "key": name, "code": name, "windowsVirtualKeyCode": code}
@@ -312,7 +312,7 @@ func (p *Page) Where(ctx context.Context) (Where, error) {
 // maxSide bounds a picture of a whole page, in pixels.
 const maxSide = 8000
 
-// Screenshot makes a PNG of what is visible, or of the whole page.
+// Screenshot makes a PNG of the visible part of the page, or of the whole page.
 func (p *Page) Screenshot(ctx context.Context, whole bool) ([]byte, error) {
 	params := m{"format": "png", "captureBeyondViewport": whole}
 	if whole {

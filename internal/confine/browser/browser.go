@@ -4,8 +4,8 @@
 // by the permit of the call under way; between calls it reaches nothing. Start at [New] and
 // [Browsers.Use].
 //
-// A page may take its browser over. So all that the browser says is untrusted: sizes are
-// bounded, and nothing that it says decides what is allowed.
+// A page may take its browser over. So all output of the browser is untrusted: sizes are
+// bounded, and no decision depends on it.
 package browser
 
 import (
@@ -45,8 +45,8 @@ type Browsers struct {
 	closed bool
 }
 
-// scope is whose browser one is: no other authority, and no other person, acts with what it
-// is signed in to.
+// scope names the owner of a browser. No other authority, and no other person, uses the accounts that it is signed in
+// to.
 type scope struct{ session, authority string }
 
 // scopeOf is the zero scope, which shares nothing, for an authority that cannot be told from

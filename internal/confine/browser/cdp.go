@@ -26,7 +26,7 @@ const (
 )
 
 // conn speaks the Chrome DevTools Protocol with a browser over two pipes: messages in JSON,
-// each ended by a NUL byte. What the browser sends is untrusted, since a page may have taken
+// each ended by a NUL byte. Messages of the browser are untrusted, since a page may have taken
 // it over.
 type conn struct {
 	event  func(method, session string, params json.RawMessage) // called in order; must not wait
@@ -55,7 +55,7 @@ type message struct {
 }
 
 // errLarge is the error of an answer that is larger than it may be.
-var errLarge = fault.New(fault.LimitReached, "what the page has there is too large")
+var errLarge = fault.New(fault.LimitReached, "the page's content there is too large")
 
 // command is a command that is to be sent while its call goes on.
 type command struct {
@@ -72,8 +72,7 @@ func newConn(r io.Reader, w io.Writer, event func(method, session string, params
 	return c
 }
 
-// write sends what is queued. A browser that does not read holds it up, and no call: whoever
-// closes the pipe ends it.
+// write sends the queued messages. A browser that does not read blocks write, but no call. Closing the pipe ends write.
 func (c *conn) write(w io.Writer) {
 	defer c.end()
 	for {
@@ -91,7 +90,7 @@ func (c *conn) write(w io.Writer) {
 	}
 }
 
-// read hands on messages until the browser ends, or sends what is not a message.
+// read hands on messages until the browser ends, or sends an invalid one.
 func (c *conn) read(r *bufio.Reader) {
 	defer c.end()
 	for {

@@ -162,7 +162,7 @@ func (p *Page) on(ctx context.Context, ref int, do func(e element) error) error 
 }
 
 // still fails if the page has left the document of an element. It comes right before input,
-// which the browser gives to whatever document is open.
+// which the browser gives to any open document.
 func (p *Page) still(ctx context.Context, ref int, e element) error {
 	p.mu.Lock()
 	_, ok := p.refs[ref]

@@ -14,11 +14,11 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// Bounds of what a page can make Remit keep.
+// Bounds of the memory that a page can make Remit use.
 const (
 	maxTold = 20   // popups, dialogs and downloads of one call
 	maxURL  = 2000 // bytes of a URL
-	maxID   = 200  // bytes of what the browser names things by
+	maxID   = 200  // bytes of an ID of the browser's
 	maxRefs = 20_000
 )
 
@@ -85,10 +85,10 @@ func (p *Page) close() {
 		p.stop()
 		<-p.over
 	}
-	_ = p.folder.Close() // what is left is removed with other folders that nobody holds
+	_ = p.folder.Close() // the rest is removed with other folders without a lock
 }
 
-// began forgets what was told to the call before.
+// began forgets the messages for the call before.
 func (p *Page) began() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,10 +207,10 @@ func (p *Page) wait(ctx context.Context, is func() bool) error {
 const (
 	loadTime  = 20 * time.Second      // until a page counts as loaded
 	quietFor  = 80 * time.Millisecond // without a request, after an action
-	quietTime = 5 * time.Second       // until the page counts as quiet, whatever it does
+	quietTime = 5 * time.Second       // until the page counts as quiet in any case
 )
 
-// settle waits until what an action began is over: a navigation, or requests.
+// settle waits for the end of a navigation or of requests that an action began.
 func (p *Page) settle(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
@@ -277,7 +277,7 @@ type event struct {
 	Received float64 `json:"receivedBytes"`
 }
 
-// long reports whether the browser names something by what no browser does.
+// long reports whether an ID is longer than those of any browser.
 func (e *event) long() bool {
 	return slices.ContainsFunc([]string{e.Session, e.Target.ID, e.Target.Type, e.TargetID, e.FrameID, e.Request, e.GUID, e.State, e.Type},
 		func(s string) bool { return len(s) > maxID })

@@ -87,7 +87,7 @@ func (v value) String() string {
 var acting = []string{"button", "link", "textbox", "searchbox", "combobox", "checkbox", "radio", "switch", "slider", "spinbutton", "listbox", "option",
 	"menuitem", "menuitemcheckbox", "menuitemradio", "tab", "treeitem", "DisclosureTriangle", "Date", "DateTime", "InputTime", "ColorWell", "PopUpButton", "ListBoxOption"}
 
-// passed are the roles that say nothing by themselves: only what is in them is shown.
+// passed are the roles without a meaning of their own: only their children are shown.
 var passed = []string{"none", "generic", "RootWebArea", "InlineTextBox", "LineBreak", "Section", "LayoutTable", "LayoutTableRow", "LayoutTableCell", "ListMarker", "strong", "emphasis", "Abbr"}
 
 // states are the properties that are shown.
@@ -105,7 +105,7 @@ const (
 )
 
 // Snapshot describes the page as its accessibility tree: one line for each element, indented.
-// What the page says is in quotes, so that it cannot look like a line of the snapshot.
+// The page's text is in quotes, so that it cannot look like a line of the snapshot.
 // Elements that can be used have a reference, such as e7, which is valid until the page loads
 // another document.
 func (p *Page) Snapshot(ctx context.Context) (text string, cut bool, err error) {
@@ -171,7 +171,7 @@ type writer struct {
 	seen   int
 }
 
-// write writes a node and what is in it. over is the name of the element around it, whose
+// write writes a node and its children. over is the name of the element around it, whose
 // text is not repeated.
 func (w *writer) write(n *node, depth int, over string) {
 	w.seen++

@@ -12,7 +12,7 @@ import (
 
 // Apply carries changes over into the workspace, all or none: those at or
 // beneath the given paths, or all. It refuses if one of them is refused by its
-// own path, or if the workspace changed underneath. It gives what it did.
+// own path, or if the workspace changed underneath. It returns the applied changes.
 func (s *Set) Apply(ctx context.Context, decide Decide, paths ...string) (done []Change, err error) {
 	err = s.locked(func() error {
 		if err := s.decided(); err != nil {
@@ -44,8 +44,8 @@ func (s *Set) Apply(ctx context.Context, decide Decide, paths ...string) (done [
 	return done, err
 }
 
-// applied records that a job's steps were done, once. When nothing but what is
-// refused is left, the changeset is applied.
+// applied records that a job's steps were done, once. When only refused changes
+// are left, the changeset is applied.
 func (s *Set) applied(id string, done []Step) error {
 	if s.meta.Last == id {
 		return nil
@@ -54,7 +54,7 @@ func (s *Set) applied(id string, done []Step) error {
 	return s.over()
 }
 
-// over ends the review when nothing but what is refused is left, and saves the state.
+// over ends the review when only refused changes are left, and saves the state.
 func (s *Set) over() error {
 	then, err := s.reviewed()
 	if err != nil {
@@ -195,7 +195,7 @@ func (l *sources) open(s Step) (int, error) {
 }
 
 // give lets a file of a layer have its name in the workspace too, if it can be
-// linked there and carries nothing but what the step says.
+// linked there and has no other attributes than those of the step.
 func (l *sources) give(s Step, dir int, name string) bool {
 	at := l.take()
 	defer l.free.Put(at)

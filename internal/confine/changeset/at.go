@@ -98,7 +98,7 @@ func typeOf(st *unix.Stat_t) Type {
 	return Special
 }
 
-// key tells whether a name is still what it was, without reading it.
+// key shows whether a name is unchanged, without reading it.
 type key struct {
 	Type     Type   `json:"type"`
 	Dev      uint64 `json:"dev"`
@@ -111,7 +111,7 @@ type key struct {
 
 func keyOf(st *unix.Stat_t) key {
 	k := key{Type: typeOf(st), Dev: uint64(st.Dev), Ino: st.Ino, Mode: uint32(st.Mode)}
-	if k.Type != Folder { // what a folder holds is compared name by name
+	if k.Type != Folder { // the content of a folder is compared name by name
 		k.Size, k.Modified, k.Changed = st.Size, st.Mtim.Nano(), st.Ctim.Nano()
 	}
 	return k
@@ -125,8 +125,8 @@ type found struct {
 	Node
 	st     unix.Stat_t
 	odd    string // an attribute that is not carried over, "" if there is none
-	mark   string // what is wrong with the overlay's notes, "" if nothing
-	opaque bool   // the overlay hides what is below it
+	mark   string // the fault of the overlay's notes, or ""
+	opaque bool   // the overlay hides the lower folder
 
 	mounted bool // something else is mounted there
 }
@@ -149,7 +149,7 @@ func look(dir int, name string) (f found, err error) {
 	return f, f.fill(dir, name)
 }
 
-// fill reads what is behind a name whose status is known.
+// fill reads the file of a name whose status is known.
 func (f *found) fill(dir int, name string) (err error) {
 	f.Node = Node{Type: typeOf(&f.st), Mode: uint32(f.st.Mode) & 0o7777}
 	switch f.Type {
@@ -166,7 +166,7 @@ func (f *found) fill(dir int, name string) (err error) {
 	case Folder:
 		fd, err := openFolder(dir, name)
 		if err != nil {
-			return nil // what cannot be listed is told where it is gone into
+			return nil // an unlistable folder is reported when it is entered
 		}
 		defer shut(fd)
 		return f.notes(fd)
@@ -209,8 +209,8 @@ func openFile(dir int, name string, was *unix.Stat_t) (int, error) {
 
 var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
 
-// hashOf reads an open file to the end, and writes what it reads to another one
-// if to is none below 0. Plain descriptors: ten thousand times the poller's
+// hashOf reads an open file to the end, and copies it to another one if to is not
+// below 0. Plain descriptors: ten thousand times the poller's
 // bookkeeping is half a second.
 func hashOf(from, to int) (string, int64, error) {
 	h := sha256.New()

@@ -21,9 +21,8 @@ func mountOf(dir int, name string) uint64 {
 	return st.Mnt_id
 }
 
-// mountsBelow lists what is mounted inside a folder, as
-// https://docs.kernel.org/filesystems/proc.html#proc-pid-mountinfo-information-about-mounts
-// tells it.
+// mountsBelow lists the mounts inside a folder, by
+// https://docs.kernel.org/filesystems/proc.html#proc-pid-mountinfo-information-about-mounts.
 func mountsBelow(folder string) (out []string) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

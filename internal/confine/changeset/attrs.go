@@ -15,7 +15,7 @@ import (
 const maxAttrs = 64 << 10
 
 // system attributes are the machine's to give: each file system and security
-// module labels what is made on it by its own rules.
+// module labels new files by its own rules.
 var systemAttrs = []string{"security.selinux", "security.ima", "security.evm", "security.apparmor", "security.SMACK64",
 	"system.nfs4_acl", "system.cifs_acl", "btrfs.compression", "trusted.lov", "trusted.lma"}
 
@@ -130,7 +130,7 @@ func setAttrs(fd int, want string) error {
 }
 
 // marks reads the overlay's notes on a file or folder of the upper layer. bad
-// says which of them is none that this overlay makes.
+// is the first note that this overlay does not make.
 func marks(fd int, list []string) (bad string, opaque bool) {
 	for _, a := range list {
 		mark, ok := overlayMark(a)
@@ -151,8 +151,8 @@ func marks(fd int, list []string) (bad string, opaque bool) {
 	return "", opaque
 }
 
-// strip takes the overlay's notes off an open file, and says whether it then
-// has nothing but what a node says.
+// strip takes the overlay's notes off an open file, and reports whether the
+// file then has no other attributes than those of a node.
 func strip(fd int, want string) bool {
 	list, err := listAttrs(fd)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 // blobs keeps contents under their hash, in a folder that only Remit sees.
 type blobs struct {
 	dir string
-	// volatile: what is kept need not survive a loss of power by itself, because
+	// volatile: copies need not survive a loss of power by itself, because
 	// of the settings or because settle follows.
 	volatile bool
 }
 
 func (b blobs) file(hash string) string { return filepath.Join(b.dir, hash[:2], hash) }
 
-// has reports whether a file's content is kept. The copy may be the file of
-// old, which somebody who had it open went on writing to: that is none.
+// has reports whether a file's content is kept. The copy may be the
+// earlier file, changed later by a process that had it open. It does not count then.
 func (b blobs) has(n Node) bool {
 	fi, err := os.Lstat(b.file(n.Hash))
 	return err == nil && fi.Size() == n.Size
@@ -98,9 +98,9 @@ func (b blobs) lend(dir int, name, job string, s Step) bool {
 	return err == nil
 }
 
-// adopt makes a copy of what was lent, once its place has something else: the
-// file itself if nobody has it by another name and it was not written to since
-// was. Where was is not known, it is read. Content that was written over in the
+// adopt keeps a lent file, once another file has its place: the file itself if it has
+// no other name and was not written to since was, and otherwise a copy. If was is not
+// known, the file is read. Content that was written over in the
 // meantime is lost, as an undo will say.
 func (b blobs) adopt(job string, s Step, was key) error {
 	name := b.lent(job, s)
@@ -128,12 +128,12 @@ func (b blobs) adopt(job string, s Step, was key) error {
 }
 
 // giveBack gives a file that was lent its name in an open folder again, with
-// whatever was written to it since.
+// all that was written to it since.
 func (b blobs) giveBack(job string, s Step, dir int, name string) bool {
 	return unix.Linkat(unix.AT_FDCWD, b.lent(job, s), dir, name, 0) == nil
 }
 
-// drop forgets what was lent.
+// drop forgets the lent files.
 func (b blobs) drop(job string, s Step) error {
 	err := os.Remove(b.lent(job, s))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +165,7 @@ func (b blobs) open(hash string) (int, error) {
 	return fd, nil
 }
 
-// settle makes what was kept survive a loss of power.
+// settle makes the kept files survive a loss of power.
 func (b blobs) settle() error {
 	fd, err := rootFolder(b.dir)
 	if errors.Is(err, unix.ENOENT) {

@@ -1,5 +1,5 @@
-// Package changeset keeps what a run wrote until a person has looked at it, and
-// keeps what was there before so that it can be put back.
+// Package changeset keeps the writes of a run until a person has reviewed them, and
+// the earlier files so that they can be put back.
 //
 // A held run writes into the upper layer of an overlay ([Set]), a folder below
 // $REMIT_HOME that only Remit and the kernel write to. When the run is over,
@@ -92,7 +92,7 @@ type Use uint8
 // The uses.
 const (
 	ToWrite  Use = iota
-	ToDelete     // what was there is gone afterwards
+	ToDelete     // the file is gone afterwards
 	ToPass       // a new folder is only made to hold something else that is carried over
 )
 

@@ -75,6 +75,26 @@ exit 0
 	}
 }
 
+// What a run with held writes leaves is in its changeset alone: it gets an empty home, also where the policy keeps homes.
+func TestAHeldRunHasAnEmptyHome(t *testing.T) {
+	p := newPlace(t)
+	const kept = commands + "sandbox: {home: kept}\n"
+	direct := permittest.PermitWith(t, p.ws, kept, nil, nil)
+	p.start(t, direct, "sh", "-c", "echo direct >~/left")
+	s, err := p.home.Begin("run", p.ws)
+	must(t, err)
+	hold := s.Hold(p.box.Overlay)
+	defer hold.Close()
+	for range 2 {
+		if out := p.start(t, permittest.PermitWith(t, p.ws, kept, hold, nil), "sh", "-c", "ls -A ~; echo held >~/mine; cat ~/mine"); string(out.Stdout.Data) != "held\n" {
+			t.Errorf("a held run has %q in its home\n%s", out.Stdout.Data, out.Stderr.Data)
+		}
+	}
+	if out := p.start(t, direct, "sh", "-c", "ls -A ~"); string(out.Stdout.Data) != "left\n" {
+		t.Errorf("the next command has %q in its home", out.Stdout.Data)
+	}
+}
+
 // What holding adds to the start of a command.
 func BenchmarkCommand(b *testing.B) {
 	p := newPlace(b)

@@ -24,18 +24,18 @@ const (
 
 // Diff compares an upper layer with the folder below it, both open, and lists
 // every path that differs, sorted, also each path that a deleted or replaced
-// folder takes with it. The upper layer is not trusted: what a changeset cannot
-// carry (devices, FIFOs, sockets, set-id bits, names that are no text, files
-// that have further names outside, marks of the overlay that point elsewhere)
-// is listed as refused, and so is what decide does not allow. Whiteouts
+// folder takes with it. The upper layer is not trusted. Names that a changeset
+// cannot carry are listed as refused: devices, FIFOs, sockets, set-id bits, names that
+// are not text, files with further names outside, marks of the overlay that point
+// elsewhere. So are names that decide does not allow. Whiteouts
 // (character device 0:0) and opaque folders are what overlayfs documents:
 // https://docs.kernel.org/filesystems/overlayfs.html.
 func Diff(ctx context.Context, upper, base int, decide Decide) ([]Change, error) {
 	return diffKnown(ctx, upper, base, decide, nil)
 }
 
-// diffKnown is Diff, which does not read again what has not been touched since
-// it was recorded.
+// diffKnown is Diff, but does not read a file again that was not touched since it was
+// recorded.
 func diffKnown(ctx context.Context, upper, base int, decide Decide, then known) ([]Change, error) {
 	st, err := statFD(base)
 	if err != nil {
@@ -167,8 +167,8 @@ func (d *differ) count(c Change, st *unix.Stat_t, at int) {
 	d.links[at] = uint64(st.Nlink)
 }
 
-// upperFolder looks at a folder of the upper layer and goes into it. What is in
-// an opaque folder is opaque too.
+// upperFolder looks at a folder of the upper layer and goes into it. All
+// in an opaque folder is opaque too.
 func (d *differ) upperFolder(ctx context.Context, c Change, upper, base int, name string, hidden bool, depth int) error {
 	up, err := openFolder(upper, name)
 	if err != nil {
@@ -180,7 +180,7 @@ func (d *differ) upperFolder(ctx context.Context, c Change, upper, base int, nam
 	if err != nil {
 		return err
 	}
-	// A folder's set-id bits are only ever those that it has.
+	// A folder keeps its set-id bits, and gets no others.
 	f := found{st: st}
 	if err := f.notes(up); err != nil && c.Refused == "" {
 		c.Refused = "it cannot be read: " + plain(err)
@@ -286,7 +286,7 @@ func (d *differ) emptied(ctx context.Context, rel string, base int, name string,
 	return nil
 }
 
-// suspect says what no file of the upper layer may be, or "".
+// suspect returns the reason why a file of the upper layer is refused, or "".
 func suspect(st *unix.Stat_t) string {
 	switch t := typeOf(st); {
 	case t == Special:

@@ -15,7 +15,7 @@ import (
 // maxText is up to how many bytes a file is compared line by line.
 const maxText = 1 << 20
 
-// Shown is how a change of a file is shown. What it says is untrusted.
+// Shown is how a change of a file is shown. Its text is untrusted.
 type Shown struct {
 	Diff diff.Diff // of text
 	// Omitted says why there is none although the content changes, or is empty.

@@ -13,13 +13,13 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-// Step is one path's way from what it is to what it shall be.
+// Step is the change of one path, from its present state to the wanted one.
 type Step struct {
 	Path string `json:"path"` // relative to the job's folder
 	From Node   `json:"from"`
 	To   Node   `json:"to"`
 
-	was key // what had From when it was read, if known
+	was key // of From when it was read, if known
 }
 
 func (s Step) reversed() Step { return Step{Path: s.Path, From: s.To, To: s.From} }
@@ -39,7 +39,7 @@ type job struct {
 	point   func(string)                       // told before each step of the journal's life; nil outside of tests
 
 	told sync.Mutex
-	keys []key // what the steps' paths were when they were checked
+	keys []key // of the steps' paths when they were checked
 }
 
 func (j *job) tell(name string) {
@@ -134,7 +134,7 @@ func (j *job) end(finish func() error) error {
 	if err := j.adopt(); err != nil {
 		return err
 	}
-	j.tell("settle") // what was adopted as well: nothing is lent across file systems
+	j.tell("settle") // of adopted files as well: nothing is lent across file systems
 	if err := wholefile.Settle(j.root); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (j *job) end(finish func() error) error {
 	return j.journal.remove()
 }
 
-// back takes what was done so far back, and gives the error that led here.
+// back takes the finished steps back, and returns the error that led here.
 func (j *job) back(cause error) error {
 	j.tell("abort")
 	if err := j.journal.mark(abort); err != nil {
@@ -158,7 +158,7 @@ func (j *job) back(cause error) error {
 	}
 	if err != nil {
 		return fault.Wrap(fault.CodeOf(cause), errors.Join(cause, err),
-			"%s; and what was done so far could not be taken back: %s", fault.Message(cause), fault.Message(err))
+			"%s; and the finished steps could not be taken back: %s", fault.Message(cause), fault.Message(err))
 	}
 	return cause
 }
@@ -269,7 +269,7 @@ func (j *job) look(at *parents, s Step) (Node, unix.Stat_t, error) {
 	return now, st, err
 }
 
-// still reads what is at a step's path, unless it is what was read before.
+// still reads the file at a step's path, unless it is unchanged since it was read.
 func (s Step) still(dir int, name string) (Node, unix.Stat_t, error) {
 	st, err := statAt(dir, name)
 	if err == nil && s.was.Type == File && keyOf(&st) == s.was {
@@ -288,8 +288,8 @@ func (s Step) needsTemp() bool {
 }
 
 // stage writes the new contents beside where they will be, or as near as there
-// is a folder yet. On a resumed job what is done already needs nothing, and what
-// somebody else has changed is left alone.
+// is a folder yet. On a resumed job, finished steps need nothing, and files that
+// somebody else has changed are left alone.
 func (j *job) stage(way string) error {
 	return j.parts(func(at *parents, i int) error {
 		s := j.steps[i]
@@ -323,7 +323,7 @@ func (j *job) wait(at *parents, i int, way string, s Step) error {
 	return j.write(dir, j.temp(i, way), s)
 }
 
-// now reads a path; what cannot be reached is nothing.
+// now reads a path; an unreachable path counts as empty.
 func (j *job) now(at *parents, p string) (Node, error) {
 	dir, name, err := at.at(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -380,8 +380,7 @@ func (j *job) write(dir int, name string, s Step) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// own gives a copy the owner of what it is a copy of, where the system permits
-// that.
+// own gives a copy the owner of the original, where the system permits that.
 func own(from, to int) error {
 	st, err := statFD(from)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-// journal says what a job is about to do, so that a later start can finish it
+// journal lists the steps of a job before they begin, so that a later start can finish it
 // or take it back: one JSON document, then marks, a line each.
 type journal struct {
 	file string
@@ -99,7 +99,7 @@ func readJournal(file string) (j journal, last string, err error) {
 	if err := dec.Decode(&j.head); err != nil || j.head.Version != 1 {
 		return j, "", fault.Wrap(fault.StoreCorrupt, err, "the journal %s cannot be read", quote(file))
 	}
-	for _, l := range lines[1:max(1, len(lines)-1)] { // what has no line end was not written whole
+	for _, l := range lines[1:max(1, len(lines)-1)] { // a line without its end was not written whole
 		last = string(l)
 	}
 	return j, last, nil

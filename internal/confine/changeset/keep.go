@@ -16,8 +16,8 @@ import (
 	"github.com/remitrun/remit/internal/base/walk"
 )
 
-// Retention says how long what is over is kept, so that it can be undone. What
-// nobody has decided about yet is kept for as long as it takes.
+// Retention limits how long finished changesets and logs are kept, so that they can be
+// undone. An undecided changeset is kept without a limit.
 type Retention struct {
 	Age   time.Duration // since it was applied, thrown away, undone or last written to; 0: for ever
 	Bytes int64         // of all copies; the oldest go first; 0: no bound
@@ -28,10 +28,10 @@ type Retention struct {
 // sweepEvery is how often a start looks for what need not be kept any more.
 const sweepEvery = 24 * time.Hour
 
-// abandoned is the age from which on what is half made was left by a crash.
+// abandoned is the age from which on an incomplete file was left by a crash.
 const abandoned = 24 * time.Hour
 
-// Kept tells what is kept, and what a sweep took away.
+// Kept counts the kept data, and the data that a sweep removed.
 type Kept struct {
 	Waiting int   // changesets that nobody has decided about
 	Over    int   // changesets and logs of file tools that can be undone, or were
@@ -114,7 +114,7 @@ func (h Home) empty() bool {
 	return true
 }
 
-// Kept counts what is kept, and changes nothing. It does not read the logs, of which there
+// Kept counts the kept data, and changes nothing. It does not read the logs, of which there
 // may be a hundred thousand, so that copies count which the next sweep removes.
 func (h Home) Kept() (Kept, error) {
 	s := newStock()
@@ -147,7 +147,7 @@ type stock struct {
 	sizes   map[string]int64  // of copies
 	files   map[string]string // copies → where they are
 	strays  []string          // copies that were never finished, and names that were lent
-	jobs    map[string]bool   // those whose journal is there: what they were lent is theirs
+	jobs    map[string]bool   // those with a journal: files lent to them are theirs
 	removed int
 	freed   int64
 }
@@ -195,7 +195,7 @@ func (h Home) surveySets(s *stock) error {
 			continue
 		}
 		if err != nil {
-			return err // what it refers to is not known
+			return err // the copies that it refers to are not known
 		}
 		hashes := hashesOf(set.meta.Done)
 		if jr, _, err := readJournal(h.journal(run, ofSet)); err == nil {

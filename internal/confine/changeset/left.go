@@ -55,7 +55,7 @@ func (h Home) clearLeft() error {
 	return errors.Join(errs...)
 }
 
-// clearRun clears away what one run left, if it is over.
+// clearRun removes the data of one run, if it is over.
 func (h Home) clearRun(run string) error {
 	release, err := h.lockLog(run)
 	if errors.Is(err, fault.Conflict) {

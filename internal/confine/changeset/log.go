@@ -52,14 +52,14 @@ func (h Home) logName(run string) string {
 	return filepath.Join(h.logs(), run[max(0, len(run)-2):], run)
 }
 
-// Before keeps what is at a name in an open folder; real is where that is. An
-// error means that the effect must not take place.
+// Before keeps the file with a name in an open folder; real is its path. After an
+// error, the effect must not take place.
 func (l *Log) Before(real string, dir int, name string) error {
 	release, err := l.home.using()
 	if err != nil {
 		return l.failed(real, err)
 	}
-	defer release() // what is kept is referred to by then
+	defer release() // the log refers to the copy by then
 	copies := l.home.blobs()
 	copies.volatile = l.home.volatile
 	n, err := settled(func() (node Node, err error) {
@@ -90,7 +90,7 @@ func settled(look func() (Node, error)) (n Node, err error) {
 	return n, err
 }
 
-// After notes what is there once the effect has taken place.
+// After notes the state of the file once the effect has taken place.
 func (l *Log) After(real string, dir int, name string) error {
 	n, err := settled(func() (Node, error) {
 		n, _, err := nodeAt(dir, name)
@@ -251,11 +251,11 @@ func (h Home) logUndone(run string) error {
 // undoable folds a log that was not undone yet into what happened to each path.
 func (h Home) undoable(run string) (writes, error) {
 	if _, err := os.Lstat(h.undoneFile(run)); err == nil {
-		return nil, fault.New(fault.Conflict, "what run %s wrote was undone already", run)
+		return nil, fault.New(fault.Conflict, "the writes of run %s were undone already", run)
 	}
 	w, err := readLines(h.logFile(run))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "the file tools of run %s wrote nothing, or the log of what they wrote was already deleted", run).
+		return nil, fault.New(fault.NotFound, "the file tools of run %s wrote nothing, or the log of their writes was already deleted", run).
 			WithHint("what a command wrote outside of a changeset cannot be undone; hold the changes with --changeset")
 	}
 	return w, err

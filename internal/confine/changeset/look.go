@@ -83,7 +83,7 @@ func (d *differ) lookAt(rel string, upper, base int, name string) (l looked) {
 		return l
 	}
 	if isWhiteout(&l.up.st) {
-		return l // what is below is looked at where it is deleted
+		return l // its content is looked at where it is deleted
 	}
 	r, then := d.then[rel]
 	switch {
@@ -119,8 +119,8 @@ func (d *differ) there(rel string, base int, name string) (f found, err error) {
 	return f, f.fill(base, name)
 }
 
-// recorded is a change as the review wrote it down, with what shows that
-// neither side has been touched since.
+// recorded is a change as the review wrote it down, with the keys by which a later
+// change of either side shows.
 type recorded struct {
 	Change
 	Was  *key `json:"was,omitempty"`

@@ -62,8 +62,8 @@ func absent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// isFrom reports whether a path is what the step starts from. If it is neither
-// that nor what the step leads to, somebody else has changed it: an error.
+// isFrom reports whether a path has the state that the step starts from. If it has
+// neither that nor the state after the step, somebody else has changed it: an error.
 func (p *performer) isFrom(i int, s Step, dir int, name string) (bool, error) {
 	st, err := statAt(dir, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -104,7 +104,7 @@ func (p *performer) moved(s Step) error {
 	return fault.New(fault.Conflict, "%s has changed in the workspace meanwhile", quote(s.Path))
 }
 
-// comes makes folders, and renames what waits over what is there.
+// comes makes folders, and renames staged files over the present ones.
 func (p *performer) comes(i int, s Step) error {
 	if s.To.Type == Nothing || s.To.Type == Folder && s.From.Type == Folder {
 		return nil
@@ -184,7 +184,7 @@ func (p *performer) modes(_ int, s Step) error {
 	return chmodAt(dir, name, s.To)
 }
 
-// chmodAt changes the permissions of what is there, if it is of the type.
+// chmodAt changes the permissions of a file, if it is of the type.
 func chmodAt(dir int, name string, to Node) error {
 	fd, err := again(func() (int, error) {
 		return unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

@@ -19,8 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-// Home is where changesets, and copies of what was replaced, are kept: below
-// $REMIT_HOME.
+// Home is the folder of changesets and of copies of replaced files, below $REMIT_HOME.
 type Home struct {
 	dir      string
 	volatile bool
@@ -30,8 +29,8 @@ type Home struct {
 // In gives the place below an absolute folder. Nothing is made there yet.
 func In(home string) Home { return Home{dir: home} }
 
-// Volatile gives the same place, with logs of file tools that survive the end
-// of the process only: for who has set the ledger to no more than that.
+// Volatile returns the same place, with logs of file tools that survive the end of the
+// process, and no loss of power. It is for a ledger with that durability.
 func (h Home) Volatile() Home {
 	h.volatile = true
 	return h
@@ -48,7 +47,7 @@ func (h Home) blobs() blobs { return blobs{filepath.Join(h.undo(), "blobs"), tru
 type Set struct {
 	home Home
 	meta meta
-	recs []recorded // what the review wrote, once it is read: it never changes
+	recs []recorded // of the review, once it is read: it never changes
 }
 
 // meta is what a set's state file holds.
@@ -61,7 +60,7 @@ type meta struct {
 	Begun     int64  `json:"begun"`          // nanoseconds since 1970, by the file system's clock
 	Boot      string `json:"boot,omitempty"` // of the machine, when the run began
 	State     State  `json:"state"`
-	Done      []Step `json:"done,omitempty"` // what the workspace was given, in order
+	Done      []Step `json:"done,omitempty"` // the applied steps, in order
 	// Calls: held calls wait besides the files, so that the changeset is not over with them.
 	Calls bool   `json:"calls,omitempty"`
 	Last  string `json:"last,omitempty"` // the journal that Done was last added to by
@@ -255,9 +254,9 @@ func (s *Set) diff(ctx context.Context, decide Decide, then known) ([]Change, er
 	return out, err
 }
 
-// Review ends the active state: what was changed is recorded, together with
-// what the workspace holds in its places now. What was touched there since the
-// run began is a conflict already.
+// Review ends the active state: it records the changed files, together with the present
+// ones of the workspace at the same paths. A file of the workspace that was touched since
+// the run began is a conflict already.
 func (s *Set) Review(ctx context.Context, decide Decide) ([]Change, error) {
 	if s.meta.State != Active {
 		return nil, fault.New(fault.Conflict, "the changes of run %s are %s already", s.meta.Run, s.meta.State)
@@ -304,8 +303,8 @@ func (s *Set) settle() error {
 	return nil
 }
 
-// Changes lists what has not been applied yet, with what has changed since the
-// review as conflicts.
+// Changes lists the changes that are not applied yet. Files of the workspace that changed
+// since the review are conflicts.
 func (s *Set) Changes(ctx context.Context, decide Decide) ([]Change, error) {
 	if s.meta.State == Active {
 		return s.diff(ctx, decide, nil)
@@ -345,8 +344,8 @@ func (s *Set) reviewed() ([]recorded, error) {
 	return out, nil
 }
 
-// compare marks those of the changes there are now that are not the recorded
-// ones. What was recorded and is none now has been applied.
+// compare marks the present changes that differ from the recorded ones. A recorded change
+// that is not among the present ones has been applied.
 func compare(then, now []Change) []Change {
 	for i := range now {
 		c := &now[i]
@@ -424,7 +423,7 @@ func (s *Set) locked(do func() error) error {
 	return do()
 }
 
-// decided refuses what is over.
+// decided refuses a changeset that is applied or discarded.
 func (s *Set) decided() error {
 	switch s.meta.State {
 	case Active:

@@ -38,7 +38,7 @@ func newPlace(t testing.TB) place {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(tempDir(t))
 	must(t, err)
-	p := place{dir: dir, ws: filepath.Join(dir, "ws"), home: changeset.In(filepath.Join(dir, "home")), box: linux.New(linux.Config{})}
+	p := place{dir: dir, ws: filepath.Join(dir, "ws"), home: changeset.In(filepath.Join(dir, "home")), box: linux.New(linux.Config{State: filepath.Join(dir, "state")})}
 	must(t, os.Mkdir(p.ws, 0o755), os.Mkdir(filepath.Join(dir, "home"), 0o700), os.Mkdir(filepath.Join(dir, "out"), 0o755),
 		os.WriteFile(filepath.Join(dir, "out", "secret"), []byte("CANARY"), 0o644))
 	t.Cleanup(func() { _ = p.box.Close() })

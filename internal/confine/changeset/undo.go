@@ -15,7 +15,7 @@ import (
 
 func newID() string { return rand.Text()[:12] }
 
-// Back is what an undo did, paths as they were written: relative to the
+// Back is the result of an undo, with paths as they were written: relative to the
 // workspace for a changeset, absolute for a run's file tools.
 type Back struct {
 	Restored []Change `json:"restored"`
@@ -85,7 +85,7 @@ func (s *Set) undone(id string) error {
 type written struct {
 	from Node
 	to   *Node // nil: an effect began whose end is not known
-	last Node  // what was there when it began
+	last Node  // the state when it began
 }
 
 // writes is what happened to paths, in order.
@@ -102,7 +102,7 @@ func (w writes) add(path string, from Node, to *Node) {
 }
 
 // back gives the steps that take everything back. It fails with the list of
-// paths that are not what the run left, unless they are forced.
+// paths that changed after the run, unless they are forced.
 func (w writes) back(root int, force []string) ([]Step, Back, error) {
 	at := newParents(root)
 	defer at.close()
@@ -212,9 +212,9 @@ type Recovered struct {
 	Forward bool // it was finished, not taken back
 }
 
-// Recover finishes or takes back what a crash interrupted, and says what it
-// did. Temporary files of killed processes are removed. What another process is
-// working on is left to it.
+// Recover finishes or takes back interrupted jobs, and returns the list of them.
+// Temporary files of killed processes are removed. Jobs of a live process are left to
+// it.
 func (h Home) Recover() ([]Recovered, error) {
 	var out []Recovered
 	var errs []error
@@ -242,7 +242,7 @@ func (h Home) Recover() ([]Recovered, error) {
 	return out, errors.Join(append(errs, h.clearLeft())...)
 }
 
-// recoverOne finishes or takes back what the journal of one run says.
+// recoverOne finishes or takes back the job in the journal of one run.
 func (h Home) recoverOne(run string, isLog bool) (r Recovered, err error) {
 	var release func() error
 	var file string

@@ -102,7 +102,7 @@ func (f *Files) heldBack(clean, real string) error {
 	if f.p.Held() == nil || inside(f.env.Workspace, real) {
 		return nil
 	}
-	return fault.New(fault.HandleRefused, "%s is outside the workspace, and what this run writes is held as a changeset of the workspace", quote(Rel(f.env, clean))).
+	return fault.New(fault.HandleRefused, "%s is outside the workspace, and the writes of this run are held as a changeset of the workspace", quote(Rel(f.env, clean))).
 		WithHint("write inside the workspace, or run without --changeset and files.write.hold")
 }
 

@@ -45,5 +45,5 @@ func (o *only) check(a tool.Action) error {
 	if within(a.Path) && (a.Real == "" || within(a.Real)) {
 		return nil
 	}
-	return fault.New(fault.HandleRefused, "%s: it is outside of what the call may reach", a)
+	return fault.New(fault.HandleRefused, "%s: it is outside of the paths that the call may use", a)
 }

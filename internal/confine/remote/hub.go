@@ -178,7 +178,7 @@ func (h *Hub) Available(at policy.Placement, c sandbox.Command) error {
 	if h.free(at.Labels, false) == nil {
 		if len(at.Labels) > 0 {
 			return fault.New(fault.SandboxMissing, "the policy says where: remote, and no connected worker has the labels %s", strings.Join(at.Labels, ", ")).
-				ForOperator("remit workers list shows those that are connected")
+				ForOperator("remit workers list shows the connected workers")
 		}
 		return fault.New(fault.SandboxMissing, "the policy says where: remote, and no worker is connected").ForOperator("remit workers list shows them; start one with remit worker")
 	}

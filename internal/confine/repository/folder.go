@@ -125,7 +125,8 @@ func Completes(p string, also func(name string) bool) bool {
 		Is(dir, func(n string) bool { return n == name || also != nil && also(n) })
 }
 
-// Begins reports whether the last name of a path is one without which its folder is no repository's own.
+// Begins reports whether the last name of a path is HEAD, outside of a .git. Without a HEAD, Git takes no folder for a
+// repository's own.
 func Begins(p string) bool {
 	return Part(p) == "HEAD" && !strings.EqualFold(path.Base(path.Dir(p)), ".git")
 }

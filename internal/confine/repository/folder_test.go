@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What Git takes for a repository without a .git is one for this package; and most of what is one here, Git takes.
+// Each folder without a .git that Git takes for a repository is one for this package, too. Git takes most of the others that
+// this package finds.
 func TestIsARepositoryAsForGit(t *testing.T) {
 	needGit(t)
 	top := t.TempDir()

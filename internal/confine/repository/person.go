@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // plainSettings are the settings of a person's Git that a command gets: none names a program, and none can hold a
@@ -35,6 +37,7 @@ var plainSettings = map[string][]string{
 
 const (
 	maxIncluded = 10       // files, one in the other, as Git has it
+	maxFiles    = 100      // files of settings: one can include another many times
 	maxPersonal = 16 << 10 // bytes of all settings
 )
 
@@ -56,6 +59,7 @@ func Personal(home, config, folder string) string {
 
 type personal struct {
 	home, git string
+	files     int // that were read
 	out       strings.Builder
 }
 
@@ -70,9 +74,12 @@ func gitAround(folder string) string {
 }
 
 func (p *personal) read(file string, depth int) {
+	if p.files++; p.files > maxFiles {
+		return
+	}
 	for _, s := range parse(settingsText(file)) {
 		switch {
-		case s.key == "path" && depth < maxIncluded && (s.section == "include" || s.section == "includeif" && p.holds(s.sub, path.Dir(file))):
+		case s.key == "path" && depth < maxIncluded && (s.section == "include" && s.sub == "" || s.section == "includeif" && p.holds(s.sub, path.Dir(file))):
 			p.read(absolute(path.Dir(file), s.value, p.home), depth+1)
 		case s.sub == "" && (slices.Contains(plainSettings[s.section], s.key) || s.section == "alias" && isPlainAlias(s.value)):
 			p.add(s)
@@ -80,10 +87,13 @@ func (p *personal) read(file string, depth int) {
 	}
 }
 
+// secretOption finds options of Git's commands that can hold a secret, as --smtp-pass.
+var secretOption = regex.Lazy(`(?i)pass|secret|token|credential|header`)
+
 // isPlainAlias reports whether an alias stands for a command of Git's own. Options before it and addresses can hold secrets.
 func isPlainAlias(value string) bool {
 	value = strings.TrimSpace(value)
-	return value != "" && 'a' <= value[0] && value[0] <= 'z' && !strings.ContainsAny(value, "@:")
+	return value != "" && 'a' <= value[0] && value[0] <= 'z' && !strings.ContainsAny(value, "@:") && !secretOption.MatchString(value)
 }
 
 // holds reports whether the condition of an includeIf holds. beside is the folder of its file.
@@ -115,9 +125,10 @@ func (p *personal) holds(condition, beside string) bool {
 	})
 }
 
-// add writes a setting, unless it has a byte that no setting needs.
+// add writes a setting, unless it has a byte that no setting needs. Git reads nothing of a file with a key that begins with
+// another character than a letter.
 func (p *personal) add(s setting) {
-	if strings.ContainsFunc(s.key+s.value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+	if s.key[0] < 'a' || strings.ContainsFunc(s.key+s.value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 		return
 	}
 	line := "[" + s.section + "]\n\t" + s.key + " = \"" + quoted.Replace(s.value) + "\"\n"

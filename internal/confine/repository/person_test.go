@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/remitrun/remit/internal/confine/repository"
 )
 
@@ -23,7 +25,7 @@ func TestPersonalSettingsAreGits(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
 	}
 	write(".config/git/config", "[user]\n\tname = from xdg\n\temail = xdg@a.test\n[init]\n\tdefaultBranch = trunk\n[include]\n\tpath = more\n")
-	write(".config/git/more", "[pull]\n\trebase\n[alias]\n\tlast = log -1 \"--format=%s # no \\\"comment\\\"\"\n\tsteal = !cat x\n\tsneak = -c http.extraheader=SECRET push\n\tto = push https://u:SECRET@h.test/r\n")
+	write(".config/git/more", "[pull]\n\trebase\n[alias]\n\tlast = log -1 \"--format=%s # no \\\"comment\\\"\"\n\tsteal = !cat x\n\tsneak = -c http.extraheader=SECRET push\n\tmail = send-email --smtp-pass=SECRET\n\tto = push https://u:SECRET@h.test/r\n")
 	write(".gitconfig", "[User]\n\tName = \"Ann  \\\\ O'Neil\"  ; a comment\n[http]\n\textraheader = SECRET\n[http \"https://h.test\"]\n\tproxy = http://u:SECRET@p.test\n"+
 		"[core]\n\tpager = SECRET\n\tautocrlf = input\n\tsshCommand = SECRET\n[url \"https://SECRET@h.test/\"]\n\tinsteadOf = h:\n[credential]\n\thelper = SECRET\n"+
 		"[includeIf \"gitdir:~/work/\"]\n\tpath = ~/work.inc\n[includeIf \"gitdir/i:OTHER/\"]\n\tpath = other.inc\n[includeIf \"onbranch:main\"]\n\tpath = branch.inc\n")
@@ -59,6 +61,29 @@ func TestPersonalSettingsAreGits(t *testing.T) {
 	}
 	if got := repository.Personal("", "", home); got != "" {
 		t.Errorf("without a home folder: %q", got)
+	}
+}
+
+// TestPersonalSettingsThatAreOdd: no file of settings makes Git refuse those for a command, and reading them ends.
+func TestPersonalSettingsThatAreOdd(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	words := strings.Split("[user]|[User \"x\"]|[user \"\"]|[user.x]|[alias]|[include]|[include \"x\"]|[]|[user|]|\n|\n|\r\n|\r|=| = | |\t|name|na-me|1name|-name|st|log -1|!x|\"|\\|\\\n|\\n|\\x|\\\\|;|#|é|\xff|\x01|\x7f|\v|path = .gitconfig|name = Ann|\ufeff", "|")
+	home := t.TempDir()
+	own, got := filepath.Join(home, ".gitconfig"), filepath.Join(home, "got")
+	rapid.Check(t, func(rt *rapid.T) {
+		must(t, os.WriteFile(own, []byte("[user]\n"+strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 20).Draw(rt, "words"), "")), 0o600))
+		must(t, os.WriteFile(got, []byte(repository.Personal(home, "", home)), 0o600))
+		cmd := exec.Command("git", "config", "--file", got, "--list")
+		cmd.Dir, cmd.Env = home, []string{"HOME=" + home + "/none", "GIT_CONFIG_NOSYSTEM=1", "PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + home}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			rt.Fatalf("Git says %s", out)
+		}
+	})
+	must(t, os.WriteFile(own, []byte(strings.Repeat("[include]\n\tpath = .gitconfig\n", 1000)+"[user]\n\tname = Ann\n"), 0o600))
+	if got := repository.Personal(home, "", home); !strings.Contains(got, "Ann") {
+		t.Errorf("a file that includes itself gives %q", got)
 	}
 }
 

@@ -52,8 +52,8 @@ func CheckArgs(c Command) error {
 	return nil
 }
 
-// CheckCommand asks the permit about the very files that would be executed. What the
-// command sees is looked up where at says, and read where v does.
+// CheckCommand asks the permit about the very files that would be executed. at returns the
+// place of a file that the command sees, and v reads it.
 func CheckCommand(ctx context.Context, p permit.Permit, v View, at func(string) string, c Command, dir, exe string, names, path []string) error {
 	switch {
 	case !p.Live():

@@ -8,8 +8,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Connection is one request or tunnel of a command: what was asked, how it was decided and
-// what passed. Its text comes from the sandbox; print it quoted.
+// Connection is one request or tunnel of a command, with the decision and the transferred
+// bytes. Its text comes from the sandbox; print it quoted.
 type Connection struct {
 	Start    time.Time
 	Duration time.Duration
@@ -23,12 +23,12 @@ type Connection struct {
 	In       int64      // bytes to the sandbox
 	Out      int64      // bytes from the sandbox
 	Status   int        // of the response that the sandbox was sent; 0 for tunnels
-	Purpose  string     // of a use of the SSH agent: what was signed, as the data says
+	Purpose  string     // of a use of the SSH agent: the kind of the signed data, by its own words
 
 	Effect policy.Effect // Allow; Ask where a person allowed it; Deny
 	Rule   string        // the deciding entry, "default", or what of the proxy refused
 	Reason string        // of a refusal, a failure or a limit that was hit; "" if all went well
-	Hint   string        // the edit that would allow what was refused, for the policy's author; or ""
+	Hint   string        // the edit that would allow a refused connection, for the policy's author; or ""
 	Count  int           // how often this refusal happened, when the same one is repeated; else 1
 }
 

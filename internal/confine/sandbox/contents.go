@@ -116,7 +116,7 @@ func namedFiles(a tool.Action) (out []string, err error) {
 		}
 	}
 	add(a.Exe)
-	operands := false // what follows is not an option
+	operands := false // the next words are not options
 	for i, w := range a.Argv {
 		if i == 0 && !strings.Contains(w, "/") {
 			continue // searched for in PATH: that is Exe

@@ -37,7 +37,7 @@ func Environ(getenv func(string) (string, bool), img *Image, chain policy.Chain,
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00") || dangerous(name):
 			why = "it would change which code runs"
-		case !slices.Contains(l.Env, name): // those that a policy lists are the operator's choice
+		case !slices.Contains(l.Env, name): // a variable in the policy is the operator's choice
 			why = shell.Assignable(name, l.ToolEnv("", ""))
 		}
 		if why != "" {
@@ -74,9 +74,9 @@ func Environ(getenv func(string) (string, bool), img *Image, chain policy.Chain,
 	return out, nil
 }
 
-// gitSettings keep Git from running what a repository names by itself: hooks, a
-// file system monitor, what asks for passwords, transports that are commands; and
-// from taking a folder for a bare repository. They win over every file of Git's. A
+// gitSettings keep Git from running programs that a repository names: hooks, a
+// file system monitor, programs that ask for passwords, transports that are commands;
+// and from taking a folder for a bare repository. They win over every file of Git's. A
 // policy that lists GIT_CONFIG_COUNT in commands.env sets its own.
 var gitSettings = [...][2]string{
 	{"safe.bareRepository", "explicit"},

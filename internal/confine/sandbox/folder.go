@@ -50,14 +50,14 @@ func OpenFolder(at string, lock io.Closer, bytes int64, files int) (*Folder, err
 // Path is where the folder is on the host: absolute, without links.
 func (f *Folder) Path() string { return f.path }
 
-// FolderFile is what is in a Folder.
+// FolderFile is a file or folder in a Folder.
 type FolderFile struct {
 	Path string // with slashes, relative to the folder
 	Size int64
 	// Odd says why the file cannot be taken back: a link, a socket, a name
 	// that is not UTF-8; "" for a plain file.
 	Odd string
-	// Closed: it is a folder that cannot be looked into; what is in it is not known.
+	// Closed: it is a folder that cannot be read; its content is not known.
 	Closed bool
 }
 
@@ -69,7 +69,7 @@ func localName(name string) error {
 	return nil
 }
 
-// Put makes a file and the folders above it. What is there already is an error.
+// Put makes a file and the folders above it. An existing name is an error.
 func (f *Folder) Put(name string, content []byte) error {
 	if err := localName(name); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (f *Folder) Read(name string) ([]byte, error) {
 	if info, err := f.root.Lstat(filepath.FromSlash(name)); err == nil && !info.Mode().IsRegular() {
 		return nil, fault.New(fault.ToolFailed, "%q in the command's folder is not a regular file", name)
 	}
-	r, err := f.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // the root is not left, whatever a link says
+	r, err := f.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // no link leads out of the root
 	if err != nil {
 		return nil, fault.Wrap(fault.ToolFailed, err, "%q cannot be read from the command's folder: %v", name, RootCause(err))
 	}

@@ -14,7 +14,7 @@ const HeldInterval = 25 * time.Millisecond
 // limits: as much as a command's private folders.
 func HeldBytes(l policy.Limits) int64 { return WithDefaults(l).Disk }
 
-// HeldNote is what a profile says of a run whose writes are held.
+// HeldNote is the note of a profile for a run with held writes.
 func HeldNote(l policy.Limits) string {
 	return fmt.Sprintf("what is written in the workspace is held and nothing outside of it can be written; a command is killed when the run holds more than %d bytes, looked at every %v",
 		HeldBytes(l), HeldInterval)

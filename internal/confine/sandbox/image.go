@@ -9,8 +9,8 @@ import (
 )
 
 // Image is an unpacked container image whose files are the system of a sandbox, in the
-// place of the machine's. What an image has at the top, as /usr or /opt, is the image's;
-// all else is the machine's, as far as the policies show it. A nil Image is the machine's
+// place of the machine's. Folders at the top of the image, as /usr or /opt, are the image's.
+// All others are the machine's, as far as the policies show them. A nil Image is the machine's
 // own system.
 type Image struct {
 	Digest string
@@ -25,7 +25,7 @@ type Image struct {
 var ownTops = []string{"proc", "sys", "dev", "tmp", "run", "boot", "lost+found"}
 
 // NewImage lists the top of an image. Folders of the machine that must stay in view, such
-// as the workspace, hide what the image has at the same place.
+// as the workspace, hide the image's files at the same place.
 func NewImage(digest, root string, env []string, visible ...string) (*Image, error) {
 	entries, err := Entries(root)
 	if err != nil {

@@ -57,8 +57,8 @@ func removable(links []policy.Link, folder string) (out []string) {
 	return out
 }
 
-// deletable reports whether the policies certainly let everything in a folder be deleted,
-// names that need to be spelled apart: those are mounts of their own.
+// deletable reports whether the policies certainly let everything in a folder be deleted.
+// Names that an entry must spell do not count: they are mounts of their own.
 func deletable(links []policy.Link, folder string) bool {
 	return len(links) > 0 && !slices.ContainsFunc(links, func(l policy.Link) bool {
 		whole := slices.ContainsFunc(l.Allow, func(a policy.FilePattern) bool { return a.Exact && a.Deep && Within(folder, a.Base) })

@@ -39,7 +39,7 @@ func (n *Names) effects(p string) effects {
 // [Survey.Together].
 func (n *Names) Rate(folder string, root, together bool) Rating {
 	r := Rating{own: n.effects(folder), inside: n.effects(path.Join(folder, AnyName))}
-	// Compile narrows what is in a folder by the folder's own name: see tree, and grants.
+	// Compile narrows the content of a folder by the folder's own name: see tree, and grants.
 	narrowed := r.own.read != policy.Allow && r.inside.read == policy.Allow || together && r.own != r.inside
 	r.open = folder != "/" && (root || !narrowed)
 	return r

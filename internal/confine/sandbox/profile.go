@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -12,22 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Access says what a command may do with a file or folder and what is in it.
-type Access uint8
-
-// The kinds of access. The zero Access is none.
-const (
-	NoAccess  Access = 0
-	ReadOnly  Access = 1
-	WriteOnly Access = 2
-	ReadWrite Access = 3
-)
-
-func (a Access) String() string {
-	return [...]string{"none", "read", "write", "read+write"}[a&3]
-}
-
-// NodeKind says what a surveyed name is.
+// NodeKind is the type of a surveyed file.
 type NodeKind uint8
 
 // The kinds of nodes.
@@ -46,8 +30,8 @@ type Node struct {
 	// Target is where a link leads in the end, or "": that is not known.
 	Target string
 	// Complete says that Children are all there are, but for names that the policies
-	// do not tell from new ones (see [Names]). What is in a folder that is not
-	// complete stays out of sight.
+	// do not tell from new ones (see [Names]). The content of an incomplete folder
+	// stays out of sight.
 	Complete bool
 	System   bool // it is a folder of the minimal system, which is shown whole
 }
@@ -55,29 +39,6 @@ type Node struct {
 // folder reports whether a path is a folder below n that is known.
 func (n *Node) folder(p string) bool {
 	return slices.ContainsFunc(n.Children, func(c *Node) bool { return c.Kind == FolderNode && (c.Path == p || c.folder(p)) })
-}
-
-// MountKind says how a path inside the sandbox comes to be.
-type MountKind uint8
-
-// The kinds of mounts.
-const (
-	Bind   MountKind = iota // the host's own file or folder
-	Mask                    // an empty one without any permission, over a visible name
-	Hollow                  // an empty folder that later mounts are made in
-	Socket                  // a socket that leads to the host's at the same path, through the proxy
-)
-
-// Mount is one path of the sandbox's file tree. Later ones lie over earlier ones.
-type Mount struct {
-	Path   string
-	Kind   MountKind
-	Access Access
-	Folder bool
-	Link   bool   // the name is a symbolic link, and what is bound is the link itself
-	System bool   // part of the minimal system, not of what the policy allows
-	Keeps  bool   // what is in this writable folder cannot be removed or renamed, but for [Profile.Removable]
-	From   string // of a Bind: where it is on the host, if that is elsewhere
 }
 
 // Inputs is all that a profile depends on: the policy's answers, and the facts
@@ -98,13 +59,13 @@ type Inputs struct {
 	Services []string // of the command, see Command.Services
 	Publish  []Port
 
-	Isolation  policy.Isolation // what the command is going to be confined by
+	Isolation  policy.Isolation // of the command
 	Supervised bool             // see Profile.Supervised
 	Seatbelt   bool             // of macOS, where isolation is landlock
 }
 
-// Profile is what a command gets to see and use. It is computed purely from
-// [Inputs]; what it does not list does not exist for the command.
+// Profile lists the files, limits and connections that a command gets. It is computed purely from
+// [Inputs]. Nothing else exists for the command.
 type Profile struct {
 	Mounts []Mount
 	Dir    string   // the working folder
@@ -122,7 +83,7 @@ type Profile struct {
 
 	Publish []Port // see Command.Publish
 
-	// Removable are folders in what is kept (Mount.Keeps) in which everything can be removed.
+	// Removable are folders, in mounts that keep their names (Mount.Keeps), in which everything can be removed.
 	Removable []string
 
 	// Isolation is what confines the command. Where it is not full, a mount is a
@@ -158,7 +119,7 @@ type Profile struct {
 	CPU       time.Duration // of one process; 0: no limit
 	OpenFiles int           // of one process
 
-	Notes []string // what the policy says and the kernel does not enforce to the letter
+	Notes []string // rules of the policy that the kernel does not enforce to the letter
 }
 
 // maxMounts bounds the mounts of one sandbox, and with them its start.
@@ -217,8 +178,7 @@ func Compile(in Inputs) (Profile, error) {
 	return c.out, nil
 }
 
-// noteUnseen says which folders are out of sight because it is not known what is
-// in them.
+// noteUnseen notes the folders that are out of sight because they cannot be listed.
 func (c *compiler) noteUnseen() {
 	switch n := len(c.unlisted); n {
 	case 0:
@@ -405,8 +365,8 @@ func (c *compiler) everyLink(kind tool.ActionKind, folder string) bool {
 func (c *compiler) owned(p string) bool { return c.in.Own != nil && Within(p, c.in.Own.Path) }
 
 // fit makes an access fit for a place: Landlock's rules add up on the way to a
-// file, so what is only writable can be kept from being read only where nothing
-// around it is readable.
+// file, so a file can be writable and not readable only where no folder around it
+// is readable.
 func (c *compiler) fit(p string, a Access, at scope) Access {
 	readable := at.readable
 	for _, always := range []string{"/tmp", "/etc"} {
@@ -419,8 +379,7 @@ func (c *compiler) fit(p string, a Access, at scope) Access {
 	return a
 }
 
-// tree gives the mounts that make one folder and what is in it as the policy
-// wants it.
+// tree returns the mounts that show one folder and its content as the policy allows.
 func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 	if n.Kind != FolderNode {
 		return c.leaf(n, at)
@@ -466,8 +425,8 @@ func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 	case head == 1 && len(out) == 1 && out[0].Kind == Hollow:
 		out[0].Kind = Mask
 	case head == 0 && len(out) > 0 && at.access&WriteOnly != 0:
-		// What is mounted over stays what it is only while nobody can rename the
-		// folder around it, or put another in its place. A mount's root stays.
+		// A mount in a folder protects its name only while no process can rename or replace
+		// the folder. A mount's root stays.
 		out = slices.Insert(out, 0, Mount{Path: n.Path, Access: at.access, Folder: true})
 	}
 	return out
@@ -515,19 +474,4 @@ func (c *compiler) visible(p string) (bool, Access) {
 		return false, NoAccess
 	}
 	return true, m.Access
-}
-
-// Cover gives the topmost mount that p lies in.
-func Cover(mounts []Mount, p string) (int, *Mount) {
-	for i := len(mounts) - 1; i >= 0; i-- {
-		if Within(p, mounts[i].Path) {
-			return i, &mounts[i]
-		}
-	}
-	return -1, nil
-}
-
-// Within says whether p is the folder or below it. Both are clean.
-func Within(p, folder string) bool {
-	return p == folder || folder == "/" || strings.HasPrefix(p, folder) && p[len(folder)] == '/'
 }

@@ -15,7 +15,7 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 		Folder bool   `json:"folder"`
 		Link   bool   `json:"link,omitempty"`
 		System bool   `json:"system"`
-		Keeps  bool   `json:"keeps,omitempty"` // nothing in it can be removed, but what is in removable
+		Keeps  bool   `json:"keeps,omitempty"` // nothing in it can be removed, but in the folders of removable
 	}
 	mounts := make([]mount, len(p.Mounts))
 	for i, m := range p.Mounts {

@@ -44,13 +44,13 @@ type Command struct {
 	// POSIX says of a script that a POSIX shell reads it as bash does, so that it can run
 	// where there is no bash.
 	POSIX bool
-	// Starts is what the script or command starts, as it was decided: each
-	// command is looked up and checked once more.
+	// Starts are the commands of the script, as they were decided. Each is looked up
+	// and checked once more.
 	Starts []tool.Action
 
 	// Folder, where it is not nil, is all that the command sees of files beside the
-	// system, at FolderAt, which is then its Dir. What the rules of files say is of no
-	// concern: nothing that they speak of is there. It needs full isolation.
+	// system, at FolderAt, which is then its Dir. The rules of files do not matter:
+	// none of their files is there. It needs full isolation.
 	Folder *Folder
 
 	// Typed says that a person typed the command, see tool.Action.
@@ -82,8 +82,8 @@ type Command struct {
 	Observe bool
 }
 
-// Service answers the connections to a Unix socket that exists only inside one sandbox. What
-// is connected there is the confined command: nothing that it sends can be trusted.
+// Service answers the connections to a Unix socket that exists only inside one sandbox. The
+// client is the confined command: nothing that it sends can be trusted.
 type Service struct {
 	At    string                   // the path inside the sandbox; nothing of the policy's may be there
 	Serve func(net.Listener) error // returns, with its connections closed, once the listener is closed
@@ -151,8 +151,7 @@ type Outcome struct {
 	Isolation string
 	// Place is where it ran, as "worker gpu-1"; "": on this machine.
 	Place string
-	// Connections are those that were asked for through the proxy, refused ones
-	// included.
+	// Connections are the requests to the proxy, with refused ones.
 	Connections []Connection
 	// Touched are the paths that an observed command named, sorted; Unseen is how
 	// often it named others that were too many.
@@ -160,8 +159,8 @@ type Outcome struct {
 	Unseen  int
 	// Limits says of each limit how much it was and what enforced it.
 	Limits map[string]string
-	Notes  []string // what of the policy the sandbox did not enforce to the letter
-	Hints  []string // what may explain a failure, and the way out
+	Notes  []string // rules of the policy that the sandbox did not enforce to the letter
+	Hints  []string // possible reasons of a failure, and the way out
 	// Refusals name the first paths that it was refused, each once, with the reason. RefusedPaths counts
 	// all refusals of paths.
 	Refusals     []Refusal
@@ -184,8 +183,8 @@ func (r Refusal) String() string {
 	return clip.Text(a.String(), maxPathShown) + " (" + r.Reason + ")"
 }
 
-// Failure is nil for a command that exited with 0, and else says how it ended: what
-// is what messages call it, as "the program"; stopper is what may have set its time.
+// Failure returns nil for a command that exited with 0, and otherwise an error with its end. what names the command in
+// messages, as "the program". stopper names the setting of its time limit.
 func (o Outcome) Failure(what, stopper string) error {
 	switch {
 	case o.TimedOut:
@@ -224,7 +223,7 @@ type Proxy interface {
 	Env(port int) map[string]string
 	// CA is the certificate that the command must trust, in PEM; nil for none.
 	CA() []byte
-	// Connections tells what was asked for, once Close has returned.
+	// Connections returns the requests, once Close has returned.
 	Connections() []Connection
 	Close() // cuts every connection and waits for what serves them
 }
@@ -237,7 +236,7 @@ type Layer struct {
 	Name      string `json:"name"`
 	Available bool   `json:"available"`
 	Required  bool   `json:"required"` // without it no command is run
-	Detail    string `json:"detail"`   // what was found, or why it is missing
+	Detail    string `json:"detail"`   // the version that was found, or why the layer is missing
 	Hint      string `json:"hint,omitempty"`
 }
 

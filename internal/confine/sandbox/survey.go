@@ -102,8 +102,8 @@ func (s Survey) Fill(ctx context.Context, in *Inputs) (err error) {
 	return err
 }
 
-// Covers reports whether a path is looked at with what is below a root. The machine's /tmp is only by a root
-// in it: else it is the command's own.
+// Covers reports whether the survey of a root finds a path. The machine's /tmp is surveyed only for a root in it: otherwise
+// the command has a /tmp of its own.
 func Covers(root, p string) bool {
 	return Within(p, root) && (!Within(p, "/tmp") || Within(root, "/tmp"))
 }
@@ -113,7 +113,7 @@ func (s *Survey) look(ctx context.Context, roots []string) (out []*Node, err err
 	for _, r := range roots {
 		real, err := s.Real(r)
 		if err != nil || slices.ContainsFunc(out, func(n *Node) bool { return Covers(n.Path, real) }) {
-			continue // what is not there needs no rule
+			continue // a missing file needs no rule
 		}
 		st, err := os.Lstat(real)
 		if err != nil {
@@ -134,8 +134,8 @@ func (s *Survey) look(ctx context.Context, roots []string) (out []*Node, err err
 	return out, nil
 }
 
-// folder surveys one folder; around is the rating of the one that it is in, nil for a root. alike: nothing
-// tells it and what is in it from the names around it.
+// folder surveys one folder; around is the rating of the one that it is in, nil for a root. alike: no rule
+// tells it, or a name in it, from the names around it.
 func (s *Survey) folder(ctx context.Context, p string, around *Rating) (n *Node, alike bool, err error) {
 	n = &Node{Path: p, Kind: FolderNode, System: slices.Contains(s.System, p)}
 	if n.System || slices.Contains(ownFolders, p) || around != nil && p == "/tmp" {

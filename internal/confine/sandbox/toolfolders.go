@@ -107,8 +107,7 @@ func compareVersions(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// TellWhere adds to the error of a program that was not found in which of the usual tool
-// folders it is.
+// TellWhere adds the usual tool folder that has a program to the error that it was not found.
 func TellWhere(err error, home, program string) error {
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != fault.NotFound || strings.Contains(program, "/") {

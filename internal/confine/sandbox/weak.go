@@ -7,7 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 )
 
-// What a weaker isolation does not keep, for people.
+// The gaps of a weaker isolation, for people.
 var (
 	landlockNotes = []string{
 		"isolation is landlock, weaker than full: the command shares the machine's file tree, process list and network",
@@ -55,9 +55,9 @@ func (c *compiler) weaken() {
 	}
 }
 
-// grants are the rules that show of a node what the policy allows, without any
-// that takes something back: Landlock's rules only add up on the way to a file.
-// whole says that one rule, with access a, says it all.
+// grants returns the rules that show the allowed part of a node. None takes something
+// back: Landlock's rules only add up on the way to a file. whole: one rule, with access
+// a, is enough.
 func (c *compiler) grants(n *Node, top bool) (whole bool, a Access, parts []Mount) {
 	switch n.Kind {
 	case FileNode:

@@ -34,7 +34,7 @@ type record struct {
 	Value string `json:"value,omitempty"` // "" if it is in the keyring
 }
 
-// content is what is encrypted.
+// content is the text before encryption.
 type content struct {
 	Version int      `json:"version"`
 	Secrets []record `json:"secrets"` // by name
@@ -42,7 +42,7 @@ type content struct {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// read gives what the file has; nothing if there is none.
+// read returns the content of the file; nothing if there is no file.
 func (s *Store) read() ([]record, error) {
 	src, err := wholefile.Read(s.path(valuesFile), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {

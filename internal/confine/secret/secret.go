@@ -3,8 +3,8 @@
 // encrypted with age. Start at [Store].
 //
 // The key of the file lies beside it, in a file that only its owner can read.
-// That keeps values out of backups that leave out keys/, out of what is searched
-// and shown by accident, and away from other users. It does not keep them from
+// That keeps values out of backups without keys/, out of searches and views by
+// accident, and away from other users. It does not keep them from
 // programs of the same user outside of Remit's sandbox.
 package secret
 
@@ -18,7 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 )
 
-// Bounds of what is kept.
+// Bounds of names and values.
 const (
 	MaxValue = 64 << 10 // bytes of one value
 	MinValue = 8        // bytes: a shorter value could not be told from common words where it is masked
@@ -54,7 +54,7 @@ func Open(dir string, ring Ring) *Store { return &Store{dir: dir, ring: ring} }
 
 var nameForm = regex.Lazy(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 
-// CheckName reports what is wrong with a name: lower-case words of letters and
+// CheckName returns the fault of a name. Valid are lower-case words of letters and
 // digits with hyphens or underscores between them, at most 64 bytes.
 func CheckName(name string) error {
 	if len(name) > 64 || !nameForm.MatchString(name) {
@@ -63,7 +63,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckValue reports what is wrong with a value, without telling it.
+// CheckValue returns the fault of a value, without the value.
 func CheckValue(value string) error {
 	switch {
 	case len(value) < MinValue:
@@ -92,7 +92,7 @@ func Check(name, value string) error {
 	return nil
 }
 
-// Set keeps a value under a name, in place of what was there, and says where. A
+// Set keeps a value under a name, in place of an earlier one, and returns its place. A
 // keyring that fails, or does not take so large a value, is not used.
 func (s *Store) Set(name, value string, now time.Time) (Entry, error) {
 	if err := Check(name, value); err != nil {
@@ -152,7 +152,7 @@ func (s *Store) Remove(name string) error {
 	return s.write(slices.Delete(kept, i, i+1))
 }
 
-// List gives what is kept, by name.
+// List returns the kept secrets, by name.
 func (s *Store) List() ([]Entry, error) {
 	kept, err := s.read()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // again for each of its requests. If it returns an Ask about the same for a request that was approved for this call, the
 // request is allowed. Another request, and another Ask about it, is asked about in turn.
 type Ask struct {
-	About string // what of the request needs approval, where there can be several questions about it
+	About string // the part of the request that needs approval; a request can have several
 
 	// Wait returns nil if the request is approved. ctx ends when nobody waits for the answer: the process
 	// was killed, or the supervisor stops. Wait must return then.

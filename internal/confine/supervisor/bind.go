@@ -16,7 +16,7 @@ import (
 
 // binding is how a path is bound to a socket: with the text of the process, and in the folder that was decided on. A
 // child with a file tree of its own does it. In this tree the folders of the text are made up, and the last of
-// them is a link to the decided folder. So nobody can exchange one meanwhile.
+// them is a link to the decided folder. So no process can replace a folder meanwhile.
 type binding struct {
 	address address
 	folders []string // of the text

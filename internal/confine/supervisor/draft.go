@@ -72,6 +72,14 @@ func (c *call) makeDraft(s spot, mode uint32, anew bool) (int, unix.Errno) {
 	}
 	c.drafts = append(c.drafts, d)
 	c.drafted.Store(true)
+	c.undo = func() {
+		c.draftsMu.Lock()
+		defer c.draftsMu.Unlock()
+		if i := slices.Index(c.drafts, d); i >= 0 {
+			c.drafts = slices.Delete(c.drafts, i, i+1)
+			d.end()
+		}
+	}
 	return fd, 0
 }
 
@@ -83,7 +91,8 @@ func (c *call) keepMounts() (err error) {
 	return err
 }
 
-// isClosed reports whether nobody can write to a draft any more: the kernel gives no lease to read while one can.
+// isClosed reports whether all processes have closed a draft. The kernel grants a read lease only for a file that is not open
+// for writing.
 func (d *draft) isClosed() bool {
 	if _, err := unix.FcntlInt(d.memory.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		return false

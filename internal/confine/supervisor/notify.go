@@ -103,12 +103,19 @@ func (l Listener) install(n *Notification, fd int, closeOnExec bool) (at int64, 
 	return int64(got), errno
 }
 
-// hand ends a call with a new descriptor of the process. It closes fd first. Otherwise a lock or the end of a FIFO would
-// stay open for a moment after the process has closed it.
-func (l Listener) hand(n *Notification, fd int, closeOnExec bool) {
+// hand ends a call with a new descriptor of the process. had is called when the process has it, undo when it does not get it,
+// before the call ends; each may be nil. hand closes fd first. Otherwise a lock or the end of a FIFO would stay open for a
+// moment after the process has closed it.
+func (l Listener) hand(n *Notification, fd int, closeOnExec bool, had func() unix.Errno, undo func()) {
 	at, errno := l.install(n, fd, closeOnExec)
+	switch {
+	case errno != 0 && undo != nil: // as EMFILE, of the process; or it is gone
+		undo()
+	case errno == 0 && had != nil:
+		errno = had()
+	}
 	drop(fd)
-	if errno != 0 { // as EMFILE, of the process; or it is gone
+	if errno != 0 {
 		l.fail(n, errno)
 		return
 	}

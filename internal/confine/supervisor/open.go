@@ -109,7 +109,19 @@ func (c *call) create(s spot, o opening) (fd int, errno unix.Errno) {
 	if err != nil {
 		return -1, errnoOf(err)
 	}
+	c.undo = func() {
+		made, errno := at(fd)
+		if now, err := c.open(s.dir, s.name, unix.O_NOFOLLOW); errno == 0 && err == 0 && sameFile(now, made) {
+			_ = unix.Unlinkat(s.dir, s.name, 0) // the process is told why it has no file
+		}
+	}
 	return fd, 0
+}
+
+// sameFile reports whether a descriptor stands for a place.
+func sameFile(fd int, p place) bool {
+	is, errno := at(fd)
+	return errno == 0 && is.st.Dev == p.st.Dev && is.st.Ino == p.st.Ino
 }
 
 // masked takes over the process's umask, as the last thing before something is made.
@@ -151,7 +163,7 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 		return c.makeDraft(s, to.st.Mode, true)
 	}
 	if to.st.Dev == c.procDev && (actOf(flags)&Write != 0 || !c.readable(where)) {
-		return -1, unix.EACCES // what is written there counts as written by the supervisor's user, outside of the processes' namespace
+		return -1, unix.EACCES // the kernel would take such a write for one of the supervisor's user, outside of the processes' namespace
 	}
 	if act := actOf(flags); act != Read || !to.is(unix.S_IFREG) && !to.is(unix.S_IFDIR) { // else the open changes nothing
 		if errno = c.still(); errno != 0 {
@@ -165,7 +177,12 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 	if to.is(unix.S_IFIFO) && flags&unix.O_NONBLOCK == 0 {
 		return c.apart(func(c *call) (int, unix.Errno) { return c.again(to.fd, flags, 0) }) // it waits for its other end
 	}
-	return c.again(to.fd, flags, 0)
+	if flags&unix.O_TRUNC == 0 || flags&unix.O_ACCMODE == unix.O_RDONLY || !to.is(unix.S_IFREG) {
+		return c.again(to.fd, flags, 0)
+	}
+	fd, errno = c.again(to.fd, flags&^unix.O_TRUNC, 0)
+	c.had = func() unix.Errno { return errnoOf(unix.Ftruncate(fd, 0)) }
+	return fd, errno
 }
 
 // again opens what a descriptor stands for once more.

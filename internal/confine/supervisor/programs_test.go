@@ -21,6 +21,7 @@ func TestProgramsDoTheSame(t *testing.T) {
 		"git":     "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_AUTHOR_DATE=@1 GIT_COMMITTER_DATE=@1; git init -q -b m; echo 1 >a; git add .; git commit -qm one; git checkout -qb x; echo 2 >>a; git commit -qam two; git checkout -q m; echo 3 >b; git add b; git commit -qm three; git rebase -q x; git worktree add -q wt; git stash -qu; echo 5 >a; git stash -q; git stash pop; git gc -q; git log --oneline | cut -c9-; git status --short; git fsck",
 		"tar":     "mkdir -p s/a/b; for i in $(seq 100); do echo $i >s/a/b/$i; done; ln -s b s/a/l; ln s/a/b/1 s/h; tar cf t.tar s; mkdir o; tar xf t.tar -C o; diff -r s o/s && find o | sort | wc -l; cp -a s s2; rsync --version >/dev/null 2>&1; find s -name '1*' -exec cat {} + | wc -l; rm -rf s; ls",
 		"python":  "python3 -c 'import os,tempfile,sqlite3,mmap; d=tempfile.mkdtemp(dir=\".\"); c=sqlite3.connect(d+\"/x.db\"); c.execute(\"create table t(a)\"); c.execute(\"insert into t values(1)\"); c.commit(); print(c.execute(\"select * from t\").fetchall()); f=open(d+\"/m\",\"w+b\"); f.truncate(4096); m=mmap.mmap(f.fileno(),4096); m[0]=65; m.flush(); print(open(d+\"/m\",\"rb\").read(1)); t=tempfile.TemporaryFile(dir=d); t.write(b\"x\"); print(len(os.listdir(d))); fd=os.open(d,os.O_TMPFILE|os.O_RDWR,0o600); os.write(fd,b\"t\"); os.link(\"m\",\"hard\",src_dir_fd=os.open(d,os.O_RDONLY),dst_dir_fd=os.open(d,os.O_RDONLY)); print(open(d+\"/hard\",\"rb\").read(1)); p=os.open(d,os.O_PATH); print(os.stat(p).st_mode & 0o777, os.open(\"m\",os.O_RDONLY,dir_fd=p)>2); os.setxattr(d+\"/m\",\"user.a\",b\"v\"); print(os.getxattr(d+\"/m\",\"user.a\")); os.removexattr(d+\"/m\",\"user.a\"); print(os.listxattr(d+\"/m\"))'",
+		"full":    fullTable,
 		"tty":     "script -qec 'tty >/dev/null; echo to >/dev/tty; stty size >/dev/null </dev/tty && echo sized' /dev/null | tr -d '\\r'; setsid sh -c 'echo x >/dev/tty' </dev/null >o 2>&1; grep -c 'No such device' o",
 		"threads": "cat >m.go <<'X'\npackage main\nimport (\"fmt\";\"os\";\"sync\")\nfunc main(){var w sync.WaitGroup;for i:=range 64{w.Go(func(){for j:=range 50{n:=fmt.Sprint(i,\"-\",j);os.WriteFile(n,[]byte(n),0o600);b,_:=os.ReadFile(n);if string(b)!=n{panic(n)};os.Remove(n)}})};w.Wait();fmt.Println(\"done\")}\nX\nGOFLAGS= go run m.go; ls",
 	} {
@@ -36,3 +37,19 @@ func TestProgramsDoTheSame(t *testing.T) {
 		})
 	}
 }
+
+// fullTable opens files with all descriptors in use.
+const fullTable = `printf precious > f; ln f g; exec python3 -c '
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+def tried(p, flags):
+    try: os.close(os.open(p, flags)); return "opened"
+    except OSError: return "refused" # for which reason, if there are two, the kernel does not say
+kinds = [os.O_WRONLY|os.O_TRUNC, os.O_RDWR|os.O_TRUNC|os.O_CREAT, os.O_WRONLY|os.O_CREAT, os.O_RDWR|os.O_CREAT|os.O_EXCL, os.O_WRONLY|os.O_APPEND|os.O_TRUNC]
+try:
+    while True: os.open("f", os.O_RDONLY)
+except OSError as e: print(e)
+print([tried(p, k) for p in ("f", "new") for k in kinds], os.stat("f").st_size, [tried("n%d" % i, os.O_CREAT|os.O_WRONLY) + str(os.path.exists("n%d" % i)) for i in range(100)])
+os.close(10)
+print([tried(p, k) for p in ("f", "new") for k in kinds], os.stat("g").st_size, os.path.exists("new"))
+'`

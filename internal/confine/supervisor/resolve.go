@@ -24,8 +24,12 @@ type call struct {
 	opened []int       // descriptors that end with the call
 	early  bool        // they end before the process goes on: one keeps a socket of it open
 
-	instead *Instead // what a name gets, rather than the file that is moved
+	instead *Instead // the copy that a name gets in place of the moved file
 	draft   *Draft   // decides about the file that is made
+
+	// A process that can have no more descriptors loses nothing by an open.
+	had  func() unix.Errno // empties the file, once the process has the descriptor; nil: it stays
+	undo func()            // removes the file that was made, if the process does not get the descriptor; nil: none was
 
 	approved []question
 	question question // of an errAsk
@@ -119,7 +123,7 @@ func (c *call) find(base int, p string, follow bool) (place, unix.Errno) {
 		if to, errno := at(fd); errno != 0 || to.st.Dev != c.procDev {
 			return to, errno
 		}
-		return c.walk(base, p, follow) // in /proc names depend on who asks
+		return c.walk(base, p, follow) // in /proc, names depend on the reader
 	}
 	switch errno := errnoOf(err); errno {
 	case unix.EXDEV, unix.ELOOP, unix.EAGAIN:

@@ -30,7 +30,7 @@ const (
 	Create                 // a name that does not exist, or is replaced
 	Remove                 // a name
 	Change                 // mode, owner, times or attributes
-	Moved                  // with Remove and Create: what has the name keeps all that is in it
+	Moved                  // with Remove and Create: the file or folder keeps its content
 	Folder                 // with Create and Remove: the name becomes, or was, that of an empty folder
 	Connect
 	Anew // with Write: nothing of the old content stays
@@ -51,7 +51,7 @@ type Request struct {
 	File int
 }
 
-// alike reports whether a request asks for the same, whatever its descriptor is.
+// alike reports whether two requests differ in their descriptors at most.
 func (r Request) alike(as Request) bool {
 	r.File = as.File
 	return r == as
@@ -114,7 +114,7 @@ type Supervisor struct {
 
 	made      made
 	receiver  atomic.Pointer[receiver]
-	receivers atomic.Int32 // with those that were relieved
+	receivers atomic.Int32 // including relieved ones
 	looking   atomic.Bool  // at the receiver
 }
 
@@ -260,7 +260,7 @@ func (c *call) finish(fd int, errno unix.Errno) {
 		return
 	}
 	arg, ok := opens[uint32(c.n.Nr)] // creat(2) has no flags
-	c.listener.hand(c.n, fd, ok && c.n.Args[arg]&unix.O_CLOEXEC != 0)
+	c.listener.hand(c.n, fd, ok && c.n.Args[arg]&unix.O_CLOEXEC != 0, c.had, c.undo)
 }
 
 // rootOf opens the root of the processes, which they have in common, as they cannot change it. It returns -1 when the root
@@ -366,8 +366,8 @@ func (a Act) String() string {
 	return out[1:]
 }
 
-// IDs are the user and group that the processes have, as they see them. Outside they are those of
-// the supervisor, and others do not exist for them.
+// IDs are the user and group that the processes have, as they see them. Outside, the supervisor has
+// these IDs. No other IDs exist for the processes.
 type IDs struct{ User, Group int }
 
 // outside gives the IDs in the supervisor's user namespace; -1 stays.

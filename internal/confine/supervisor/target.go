@@ -178,7 +178,7 @@ func terminalOf(pid uint32) string {
 	if len(words) < 5 {
 		return ""
 	}
-	const slaves = 136 // the major number of what is in /dev/pts
+	const slaves = 136 // the major number of the terminals in /dev/pts
 	dev, err := strconv.ParseUint(string(words[4]), 10, 32)
 	if err != nil || unix.Major(dev) != slaves {
 		return ""

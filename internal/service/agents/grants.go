@@ -52,24 +52,10 @@ func (h *host) Grant(ctx context.Context, q agent.GrantRequest) (agent.Granted, 
 
 // base gives the authority from which a session's grant derives, as it is now.
 func (h *host) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
-	out := agent.Granted{Workspace: q.Workspace}
 	if q.By.Token == "" {
-		if q.Under != "" {
-			return out, fault.New(fault.GrantHolder, "the session was started under the grant %s, which is needed to continue it", q.Under).
-				WithHint("present that grant, or one derived from it")
-		}
-		ps, err := h.policies(q.Workspace)
-		if err != nil {
-			return out, err
-		}
-		if out.Grant, out.Sources, err = h.Policies.Grant(ps, q.Workspace); err != nil {
-			return out, err
-		}
-		for i := range out.Sources {
-			out.Sources[i].Holders = []string{out.Grant.Holder()}
-		}
-		return out, nil
+		return h.baseHere(q)
 	}
+	out := agent.Granted{Workspace: q.Workspace}
 	var narrower []*policy.Policy
 	switch {
 	case h.q.Root != nil:
@@ -109,6 +95,26 @@ func (h *host) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, e
 				WithHint("present that grant, or one derived from it")
 		}
 		return out, err
+	}
+	return out, nil
+}
+
+// baseHere is base for a session without a token, under the policies in force here.
+func (h *host) baseHere(q agent.GrantRequest) (agent.Granted, error) {
+	out := agent.Granted{Workspace: q.Workspace}
+	if q.Under != "" {
+		return out, fault.New(fault.GrantHolder, "the session was started under the grant %s, which is needed to continue it", q.Under).
+			WithHint("present that grant, or one derived from it")
+	}
+	ps, err := h.policies(q.Workspace)
+	if err != nil {
+		return out, err
+	}
+	if out.Grant, out.Sources, err = h.Policies.Grant(ps, q.Workspace); err != nil {
+		return out, err
+	}
+	for i := range out.Sources {
+		out.Sources[i].Holders = []string{out.Grant.Holder()}
 	}
 	return out, nil
 }

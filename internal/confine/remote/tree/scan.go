@@ -145,7 +145,7 @@ func (s *Snapshot) list(ctx context.Context, dir *os.Root) ([]fs.DirEntry, fs.Fi
 
 func tooMuch() error {
 	return fault.New(fault.LimitReached, "the workspace has more than %d names that may be read, or more than %d MiB of names and paths, too many to be sent to a worker", MaxNames, walk.Most().Bytes>>20).
-		WithHint("deny what the command does not need in files.read")
+		WithHint("deny unneeded files in files.read")
 }
 
 func (s *Snapshot) subfolder(ctx context.Context, dir *os.Root, name, p string, out *Directory, include func(string) bool) (bool, error) {
@@ -189,7 +189,7 @@ func (s *Snapshot) file(ctx context.Context, dir *os.Root, name, p string, out *
 	}
 	if s.bytes += n; s.bytes > MaxBytes {
 		return fault.New(fault.LimitReached, "the files of the workspace that may be read have more than %d GiB, too many to be sent to a worker", MaxBytes>>30).
-			WithHint("deny what the command does not need in files.read")
+			WithHint("deny unneeded files in files.read")
 	}
 	d := Digest{hex.EncodeToString(h.Sum(nil)), n}
 	mode := uint32(st.Mode().Perm())

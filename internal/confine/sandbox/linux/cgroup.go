@@ -26,7 +26,7 @@ import (
 type groups struct {
 	place  groupPlace
 	prefix string // of the names: it tells whose they are
-	half   int64  // of the machine's memory, for who names no limit
+	half   int64  // of the machine's memory, for a command without a limit
 
 	mu     sync.Mutex
 	made   int
@@ -39,12 +39,12 @@ type groups struct {
 type groupPlace struct {
 	version      int    // 0: nowhere
 	memory, pids string // folders; "" without that controller
-	why          string // what was found, for people
+	why          string // the findings, for people
 }
 
 // bounds are what a group limits.
 type bounds struct {
-	memory int64 // bytes of all processes together, with what they have in tmpfs
+	memory int64 // bytes of all processes together, with their files in tmpfs
 	pids   int   // processes and threads
 }
 
@@ -178,7 +178,7 @@ func (s *groups) take(want bounds) (*group, string) {
 	return g, ""
 }
 
-// possible is what of the limits a group can hold: whole pages, and nothing
+// possible returns the limits that a group can enforce: whole pages, and none
 // without its controller.
 func (s *groups) possible(b bounds) bounds {
 	if b.memory == 0 {
@@ -333,7 +333,7 @@ func (g *group) kills() uint64 {
 }
 
 // most is the most memory that the sandbox had at once; 0: it is not known.
-// What an earlier one left in the page cache does not count.
+// Pages that an earlier one left in the page cache do not count.
 func (g *group) most() int64 {
 	switch {
 	case g == nil || g.memory == "":

@@ -5,7 +5,7 @@
 // filter. Where the kernel cannot confine, nothing runs. On macOS package seatbelt takes its
 // place; on other systems every command is refused.
 //
-// Start at [Box.Run] for what happens, and [Probe] for what this machine can do.
+// Start at [Box.Run] for a command, and at [Probe] for the abilities of this machine.
 package linux
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// Config is what a Box needs of its surroundings.
+// Config are the surroundings of a Box.
 type Config struct {
 	// Getenv gives the runtime's own variables, of which those that the policy
 	// lists are passed on. nil: there are none.
@@ -33,15 +33,15 @@ type Config struct {
 	Image func(digest, workspace string) (*sandbox.Image, error)
 	// Sandboxes are shared with other Boxes of the process. nil: the Box has its own.
 	Sandboxes *Sandboxes
-	// Lacking is what the machine is taken to be without.
+	// Lacking are abilities that the machine is taken not to have.
 	Lacking Lacking
 }
 
-// Lacking makes a Box take the machine for one that has less than it has. It is
-// for tests: what it names can only be taken away.
+// Lacking makes a Box take the machine for one with fewer abilities. It is
+// for tests, and can only take abilities away.
 type Lacking uint8
 
-// What a machine can be without.
+// The abilities that a machine may not have.
 const (
 	NoNamespaces Lacking = 1 << iota
 	NoLandlock

@@ -17,5 +17,5 @@ func New(c Config) *Box {
 	return seatbelt.New(seatbelt.Config{Getenv: c.Getenv, Secret: c.Secret, State: c.State, Egress: c.Egress, Place: c.Place})
 }
 
-// Probe says what this machine can confine with.
+// Probe returns the layers of confinement of this machine.
 func Probe(context.Context) []sandbox.Layer { return seatbelt.Probe() }

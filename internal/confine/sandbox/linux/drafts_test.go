@@ -32,6 +32,7 @@ func TestTheContentOfGitsFilesDecides(t *testing.T) {
 		"read and written":         {"echo '*.a text' > .gitattributes; cat f; perl -e 'open(F, \"+>\", \".gitattributes\"); print F \"*.b text\\n\"'", ".gitattributes", "*.b text\n"},
 		"with times and a mode":    {"mkdir d && echo '*.a text' > d/.gitattributes && touch -d @1 d/.gitattributes && cp -p d/.gitattributes . && touch e && test $(stat -c %a%Y .gitattributes) = 6441 && chmod 600 .gitattributes && touch .gitattributes || echo '*.x text' > .gitattributes", ".gitattributes", "*.a text\n"},
 		"a driver anew":            {"echo '*.a text' > .gitattributes; cat f; echo '* diff=x' > .gitattributes", ".gitattributes", "*.a text\n"},
+		"no descriptor left":       {"echo '*.a text' > .gitattributes; cat f; (ulimit -n 4; exec 3<f; : > .gitattributes)", ".gitattributes", "*.a text\n"},
 		"renamed":                  {"echo '* diff=x' > a; mv a .gitattributes", ".gitattributes", gone},
 		"renamed and written":      {"echo '*.a text' > a; exec 3>> a; mv a .gitattributes; echo '* diff=x' >&3", ".gitattributes", "*.a text\n"},
 		"linked":                   {"echo '*.a text' > a; ln a .gitattributes", ".gitattributes", gone},

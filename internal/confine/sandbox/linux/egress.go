@@ -154,7 +154,7 @@ func (e *exit) take(child *spawn.Child, serve func(net.Listener) error) error {
 	}
 	e.open = append(e.open, l)
 	e.served.Go(func() {
-		_ = serve(l) // it ends with Close; what failed before that is in its report
+		_ = serve(l) // it ends with Close; earlier failures are in its report
 		_ = l.Close()
 	})
 	return nil

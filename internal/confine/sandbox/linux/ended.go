@@ -103,8 +103,8 @@ func notStarted(err error) error {
 	return fault.Wrap(fault.SandboxMissing, err, "the sandbox could not be started: %v", err).WithHint("%s", hintFor(err, "run it again"))
 }
 
-// hintFor says what helps where something of the machine is used up, else what
-// is given.
+// hintFor returns the hint for an error by which the machine has no room left, and otherwise
+// the given hint.
 func hintFor(err error, other string) string {
 	for e, hint := range map[unix.Errno]string{
 		unix.EMFILE: "this process may open no more files: raise its limit (ulimit -n)",

@@ -65,8 +65,8 @@ func noFolder(err error) error {
 	return fault.Wrap(fault.ToolFailed, err, "no folder can be made for the command: %v", sandbox.RootCause(err))
 }
 
-// removeStale removes folders that a process left behind when it died: those
-// that are old and that nobody holds.
+// removeStale removes folders that a process left behind when it died: old ones without
+// a lock.
 func removeStale(in string) {
 	list, err := filepath.Glob(filepath.Join(in, "remit-box-*"))
 	if err != nil {

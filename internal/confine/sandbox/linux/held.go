@@ -28,7 +28,7 @@ import (
 type layers struct {
 	lower, upper, work string
 	source             string // the folder that is mounted as lower; on a worker it has another path
-	root               int    // what they show together, while the command is prepared
+	root               int    // of both together, while the command is prepared
 	held               permit.Held
 }
 
@@ -64,7 +64,7 @@ func (b *Box) layers(ctx context.Context, p permit.Permit) (l *layers, leave fun
 	return l, func() { l.close(); done() }, nil
 }
 
-// close lets go of what was only needed to prepare the command.
+// close closes the descriptors that were only needed to prepare the command.
 func (l *layers) close() {
 	if l != nil && l.root >= 0 {
 		_ = unix.Close(l.root) // nothing was written through it
@@ -73,8 +73,8 @@ func (l *layers) close() {
 }
 
 // bounded runs a command of a held run, and ends it when the layer holds too
-// much. The kernel has no quota for a folder, so that what is written between
-// two looks, and until the command is dead, comes on top.
+// much. The kernel has no quota for a folder, so bytes that are written between
+// two looks, and until the command is dead, come on top.
 func (l *layers) bounded(ctx context.Context, do func(context.Context) (sandbox.Outcome, error)) (sandbox.Outcome, error) {
 	if l == nil {
 		return do(ctx)
@@ -154,7 +154,7 @@ func (l *layers) At(p string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/.%s", l.root, strings.TrimPrefix(p, strings.TrimSuffix(l.lower, "/")))
 }
 
-// lookup is At for every prefix of a path: what is above a copied workspace is only a folder.
+// lookup is At for every prefix of a path: a name above a copied workspace is only a folder.
 func (l *layers) lookup(p string) string {
 	if l != nil && l.source != l.lower && p != l.lower && sandbox.Within(l.lower, p) {
 		return "/"
@@ -218,7 +218,7 @@ func (b *builder) layered(p string, attr uint64) {
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fs))
 }
 
-// unlayer takes the overlay's own place away; what was shown of it stays.
+// unlayer takes the overlay's own place away; mounts of its parts stay.
 func (b *builder) unlayer() {
 	if b.holds != "" {
 		b.Call("overlay", unix.SYS_FCHDIR, spawn.From(b.held))

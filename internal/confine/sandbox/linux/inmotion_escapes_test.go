@@ -36,7 +36,7 @@ commands:
 
 const motionSecret = "the secret of the file"
 
-// motionWorld is a workspace with what the policy protects.
+// motionWorld is a workspace with the files that the policy protects.
 func motionWorld(t *testing.T, src string) *world {
 	t.Helper()
 	w := newWorld(t, src)

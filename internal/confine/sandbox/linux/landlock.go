@@ -52,8 +52,8 @@ func (b *builder) ruleset() spawn.Reg {
 	return b.Save("Landlock", b.Reg(), unix.SYS_LANDLOCK_CREATE_RULESET, spawn.At(spawn.Object(b.Program, handled)), spawn.Int(size), none)
 }
 
-// rule allows an access to a file, or to a folder and what is below it. A link
-// on the way, which was put there since the path was decided on, fails the start.
+// rule allows an access to a file, or to a folder with its content. A link that was put on
+// the way since the path was decided on fails the start.
 func (b *builder) rule(rs spawn.Reg, path string, access uint64, folder bool) {
 	b.open("Landlock", b.fd, cwd, path, 0, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 	b.allow(rs, access, folder)

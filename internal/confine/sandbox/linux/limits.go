@@ -32,8 +32,7 @@ func rlimits(p sandbox.Profile) map[int]uint64 {
 		unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_RTPRIO: 0, unix.RLIMIT_NICE: 0}
 }
 
-// hardLimits are those that this process itself has, and cannot raise for
-// others.
+// hardLimits are the limits of this process itself, which it cannot raise for others.
 func hardLimits() map[int]uint64 {
 	out := map[int]uint64{}
 	for res := range rlimits(sandbox.Profile{}) {
@@ -46,7 +45,7 @@ func hardLimits() map[int]uint64 {
 func hardLimit(res int) uint64 {
 	var lim unix.Rlimit
 	if unix.Prlimit(0, res, nil, &lim) != nil {
-		return unix.RLIM_INFINITY // then the kernel refuses what is too much
+		return unix.RLIM_INFINITY // then the kernel refuses too large a value
 	}
 	return lim.Max
 }
@@ -105,7 +104,7 @@ func (g *group) limits(out map[string]string, why string) {
 
 // limitLayers tells the same for `remit doctor`.
 func limitLayers(m machine) []sandbox.Layer {
-	s, _ := newGroups() // it says what is missing
+	s, _ := newGroups() // the groups have the reason
 	defer s.close()
 	return []sandbox.Layer{s.layer(), s.processLayer(m), s.memoryLayer(),
 		{Name: "cpu limit", Available: true, Detail: "RLIMIT_CPU of each process, and the time limit of the command"},
@@ -160,8 +159,8 @@ func (s *groups) memoryLayer() sandbox.Layer {
 		Hint: "memory outside of process data (memfd, shared memory, pipes) and the sum of all processes are limited only by a control group"}
 }
 
-// halfMemory is half of what the machine has, in bytes: what all processes of a
-// command may use together where the policy says nothing.
+// halfMemory is half of the machine's memory, in bytes: the limit of all processes of a
+// command together where the policy has none.
 func halfMemory() int64 {
 	var s unix.Sysinfo_t
 	if unix.Sysinfo(&s) != nil {

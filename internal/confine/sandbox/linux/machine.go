@@ -15,8 +15,8 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// thisMachine finds what the kernel offers. What only a try can tell (may this
-// user make namespaces?) is told by the try.
+// thisMachine finds the abilities of the kernel. Others (may this user make namespaces?)
+// are known after a try.
 func thisMachine() (machine, error) {
 	m := machine{landlockABI: landlockABI(), uid: os.Geteuid(), gid: os.Getegid(), pidMax: kernelAtLeast(6, 14), hard: hardLimits()}
 	if m.landlockABI == 0 {

@@ -20,8 +20,8 @@ import (
 )
 
 // A command is observed by its supervisor, which is told of each system call that names a path. Calls that
-// only look at a path are asked about for that alone, and the kernel goes on with them. The command can
-// change such a name between the look and the call: what is observed is advice for writing a policy.
+// only look at a path stop for that alone, and the kernel goes on with them. The command can
+// change such a name between the look and the call: the result is advice for writing a policy.
 
 const (
 	actNotify = 0x7fc00000
@@ -68,7 +68,7 @@ func (o *observer) tell(n *supervisor.Notification) {
 	}
 }
 
-// used gives what was seen, once the command is over.
+// used returns the seen paths, once the command is over.
 func (o *observer) used(prof sandbox.Profile, d *decider) ([]sandbox.Touch, int) {
 	if o == nil {
 		return nil, 0
@@ -130,8 +130,8 @@ func (o *observer) note(a sandbox.Touch) {
 	o.seen[key] = &a
 }
 
-// look reads what a stopped process is about to do. What it cannot read is none
-// of the command's own doing: a bad pointer, a process that is gone.
+// look reads the call of a stopped process. An unreadable one, by a bad pointer or of a process
+// that is gone, has no effect.
 func (o *observer) look(n *supervisor.Notification) []sandbox.Touch {
 	var out []sandbox.Touch
 	for _, how := range observed[uint32(n.Nr)] {

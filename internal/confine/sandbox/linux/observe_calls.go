@@ -10,8 +10,8 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// observed are the system calls that name paths, with how. What works on
-// descriptors needs no look: they come from one of these.
+// observed are the system calls that name paths, with the arguments. Calls on descriptors
+// need no look: a descriptor comes from one of these.
 var observed = func() map[uint32][]named {
 	all := map[uint32][]named{
 		unix.SYS_OPENAT:            {{use: sandbox.Read, at: 0, path: 1, flags: 2}},

@@ -20,7 +20,7 @@ import (
 type surroundings struct {
 	proc    fs.FS    // /proc
 	refused []string // system calls that a seccomp filter refuses
-	root    bool     // the user is root, whom limits on ordinary users do not concern
+	root    bool     // the user is root: limits on ordinary users do not apply
 }
 
 func theseSurroundings() surroundings {
@@ -126,7 +126,7 @@ func (s surroundings) mountPoints() []mountPoint {
 // maxMasks bounds how many masks are listed.
 const maxMasks = 4
 
-// masks returns what is mounted over parts of /proc. The folder of binfmt_misc does not
+// masks returns the mounts over parts of /proc. The folder of binfmt_misc does not
 // count: it is made to be mounted over.
 func (s surroundings) masks() []string {
 	var out []string

@@ -30,8 +30,8 @@ const (
 )
 
 // Overlay mounts folder upper (with work beside it on the same file system)
-// over folder lower and gives the root of what both show together. The mount is
-// attached nowhere: it lasts as long as the descriptor and what is opened
+// over folder lower and returns the root of both together. The mount is
+// attached nowhere: it lasts as long as the descriptor and files opened
 // through it. The paths must be free of links.
 func (b *Box) Overlay(lower, upper, work string) (int, error) {
 	return b.mountOverlay(lower, upper, work)

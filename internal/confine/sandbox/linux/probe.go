@@ -18,7 +18,7 @@ import (
 )
 
 // Probe tries each layer of the confinement on this machine. If one that is required
-// fails, it also names what is in the way.
+// fails, it also names the obstacles.
 func Probe(ctx context.Context) []sandbox.Layer {
 	out := tryLayers(ctx)
 	if slices.ContainsFunc(out, func(l sandbox.Layer) bool { return l.Required && !l.Available }) {

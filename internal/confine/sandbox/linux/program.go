@@ -28,7 +28,7 @@ const gitFile = "/etc/remit-gitconfig"
 // runs as root; either way without any capability.
 const insideID = 1000
 
-// machine is what the host can do, found once.
+// machine are the host's abilities, found once.
 type machine struct {
 	landlockABI int
 	pidMax      bool // a pid namespace has a pid_max of its own
@@ -96,7 +96,7 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	for ; len(mounts) > 0 && mounts[0].System; mounts = mounts[1:] {
 		b.mount(mounts[0])
 	}
-	b.Pause() // up to here nothing depends on what the policy says of files, or on the command
+	b.Pause() // up to here nothing depends on the policy's rules of files, or on the command
 	b.join(s.group)
 	b.ownGroups()
 	switch {
@@ -137,7 +137,7 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	return b.Program
 }
 
-// surroundings lets go of what the spawner had.
+// surroundings closes the spawner's descriptors.
 func (b *builder) surroundings() {
 	b.closeAll()
 	b.Call("umask", unix.SYS_UMASK, none)
@@ -169,7 +169,7 @@ func (b *builder) closeAll() {
 }
 
 // writeFile writes to a file by its name at a handle. It is for files of the
-// kernel and of the host; those of the new root are made by newFile.
+// kernel and of the host. newFile makes files of the new root.
 func (b *builder) writeFile(step string, at spawn.Arg, name, content string, flags int) {
 	b.Save(step, b.fd, unix.SYS_OPENAT, at, b.Text(name), spawn.Int(flags|unix.O_CLOEXEC), spawn.Int(0o644))
 	b.Call(step, unix.SYS_WRITE, spawn.From(b.fd), b.Text(content), spawn.Int(len(content)))
@@ -199,7 +199,7 @@ func (b *builder) newRoot() {
 	b.openTree()
 }
 
-// system makes what of the root is made up: links, devices, /etc, /tmp.
+// system makes the new files of the root: links, devices, /etc, /tmp.
 func (b *builder) system() {
 	for _, d := range []string{"/dev", "/etc", "/proc", "/tmp"} {
 		b.folders(d)
@@ -210,7 +210,7 @@ func (b *builder) system() {
 	}
 	for _, l := range [][2]string{{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"},
 		{"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"}, {"/tmp", "/dev/shm"}, {"/tmp", "/var/tmp"}} {
-		if b.shown(l[1]) { // what is shown there must not end up behind a link
+		if b.shown(l[1]) { // a mount there must not end up behind a link
 			b.folders(l[1])
 			continue
 		}

@@ -252,7 +252,7 @@ func (p *publisher) stop() {
 	}
 }
 
-// close ends what is published, and notes on the permit what passed.
+// close ends the published ports, and notes the transferred bytes on the permit.
 func (p *publisher) close(to permit.Permit) {
 	if p == nil {
 		return

@@ -54,7 +54,7 @@ func repositoriesIn(trees []*sandbox.Node, own *sandbox.Node) repositories {
 	return r
 }
 
-// note adds a node and what is in it; git is the .git folder around it, if any.
+// note adds a node and its children; git is the .git folder around it, if any.
 func (r repositories) note(n *sandbox.Node, git string) {
 	name := path.Base(n.Path)
 	switch {
@@ -353,8 +353,34 @@ func harmlessAttributes(text []byte) bool {
 	return true
 }
 
-// todo is the list of the steps of a rebase that are left, in a repository's own folder.
-const todo = "rebase-merge/git-rebase-todo"
+// resumed are the files in a repository's own folder that Git reads when a person goes on with a rebase or the like, and that
+// can make it run programs or write elsewhere. Their content decides.
+var resumed = map[string]func(text []byte) bool{
+	"rebase-merge/git-rebase-todo": harmlessTodo,
+	"rebase-merge/strategy":        harmlessStrategy,
+	"rebase-apply/apply-opt":       func(text []byte) bool { return applyOptions.Match(text) },
+	"sequencer/opts":               harmlessSequence,
+}
+
+// strategies are Git's own of merging. Git runs a program git-merge-NAME for any other, also one in the working folder.
+var strategies = strings.Fields("ort recursive resolve octopus ours subtree")
+
+func harmlessStrategy(text []byte) bool {
+	return slices.Contains(strategies, strings.TrimSuffix(string(text), "\n"))
+}
+
+// applyOptions are those of git-am(1) for git apply. By others, that writes files anywhere.
+var applyOptions = regex.Lazy(`^(?: '(?:--whitespace=[a-z-]+|-[Cp]\d+|--ignore-(?:space-change|whitespace)|--reject|--(?:directory|include|exclude)=[\w./*][\w./*-]*)')*\n?$`)
+
+var sequenceLine = regex.Lazy(`^\t([a-z-]+) = ([^\x00-\x1f"\\]*)$`)
+
+// harmlessSequence reports whether the options of a cherry-pick or revert name no program.
+func harmlessSequence(text []byte) bool {
+	return eachSetting(string(text), func(section, line string) bool {
+		m := sequenceLine.FindStringSubmatch(line)
+		return section == "[options]" && (line == "" || m != nil && (m[1] != "strategy" || slices.Contains(strategies, m[2])))
+	})
+}
 
 // steps are the commands of such a list that start no program, and their short forms (git-rebase(1)).
 var steps = strings.Fields("pick p reword r edit e squash s fixup f drop d label l reset t merge m update-ref u break b noop")

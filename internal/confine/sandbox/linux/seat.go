@@ -142,7 +142,7 @@ func (b *Box) standing(sp *spawn.Spawner, m machine, prof sandbox.Profile, st st
 	return z, g, why, nil
 }
 
-// once makes a function of what is done the first time only.
+// once returns a function that does something the first time only.
 func once(f func()) func() {
 	var o sync.Once
 	return func() { o.Do(f) }

@@ -60,7 +60,7 @@ type rule struct {
 }
 
 // spans divides the numbers into runs that begin at a rule's number and are
-// treated alike; what no rule names is allowed.
+// treated alike. A number without a rule is allowed.
 func spans(rules []rule) []rule {
 	allowed := []bpf.Instruction{bpf.RetConstant{Val: actAllow}}
 	out := []rule{{0, allowed}}
@@ -101,12 +101,12 @@ func tree(spans []rule) []bpf.Instruction {
 
 func errno(e unix.Errno) bpf.Instruction { return bpf.RetConstant{Val: actErrno | uint32(e)} }
 
-// arg loads the low 32 bits of an argument: all that the kernel looks at in
-// what is compared here.
+// arg loads the low 32 bits of an argument. The kernel reads no other bits of the compared
+// arguments.
 func arg(i uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offArgs + 8*i, Size: 4} }
 
 // seccompFilter assembles the filter. A system call of another architecture
-// kills; a number that is newer than what was judged does not exist.
+// kills; a number that is newer than the judged ones does not exist.
 func seccompFilter() ([]bpf.RawInstruction, error) { return assemble(seccompRules()) }
 
 // assemble makes a filter of rules.
@@ -152,7 +152,7 @@ func seccompRules() []rule {
 	add(unix.SYS_SOCKET, families...)
 	add(unix.SYS_SOCKETPAIR, families...)
 	add(unix.SYS_IOCTL, ioctls()...)
-	// Whoever opens a file on which another has a lease waits for it to be let go.
+	// An open of a file with another's lease waits for the end of the lease.
 	add(unix.SYS_FCNTL, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipFalse: 1}, errno(unix.EPERM), allow)
 	add(unix.SYS_PERSONALITY, arg(0),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2},

@@ -10,9 +10,9 @@ const auditArch = unix.AUDIT_ARCH_X86_64
 var refusedHere = []uint32{unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS_USTAT,
 	unix.SYS_SYSFS, unix.SYS__SYSCTL, unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_QUERY_MODULE}
 
-// modes are the calls that set a file's mode, with the argument that holds it;
-// opens those that may create a file, with the argument that holds the flags.
-// The mode follows them.
+// modes are the calls that set a file's mode, with the number of its argument. opens
+// are calls by which a file can be created, with the number of the flags' argument. The
+// mode follows the flags.
 var (
 	modes = map[uint32]uint32{unix.SYS_CHMOD: 1, unix.SYS_FCHMOD: 1, unix.SYS_FCHMODAT: 2, unix.SYS_FCHMODAT2: 2,
 		unix.SYS_CREAT: 1, unix.SYS_MKNOD: 1, unix.SYS_MKNODAT: 2}

@@ -117,9 +117,10 @@ func sameChain(chain policy.Chain) string {
 	return string(b)
 }
 
-// likeChain names a chain by what its policies say.
+// likeChain names a chain by the text of its policies, and the data of its call.
 func likeChain(chain policy.Chain) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "%q\n", chain.Data())
 	for _, r := range chain {
 		fmt.Fprintf(&b, "%q %x %q %q\n", r.Policy().File(), r.Policy().Digest(), r.Policy().Name(), fmt.Sprintf("%q", r.Env()))
 	}

@@ -33,7 +33,7 @@ func readSmall(name string) ([]byte, error) {
 func realPath(p string) (string, error) {
 	fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return filepath.EvalSymlinks(p) // which names what is wrong
+		return filepath.EvalSymlinks(p) // its error names the fault
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
 	b := make([]byte, unix.PathMax)

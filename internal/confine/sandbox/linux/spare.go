@@ -11,8 +11,8 @@ import (
 
 // spares are sandboxes made ahead: new namespaces with the system in them, which
 // nothing has run in and which hold nothing of any policy's files. Each is used
-// once, by a command whose program begins with exactly the same calls; what the
-// policy allows is added then, as in any other sandbox.
+// once, by a command whose program begins with exactly the same calls. The policy's files
+// are added then, as in any other sandbox.
 type spares struct {
 	mu     sync.Mutex
 	closed bool
@@ -51,7 +51,7 @@ func (s *spares) start(sp *spawn.Spawner, p *spawn.Program, files [3]int) (*spaw
 	return child, nil
 }
 
-// prepared gives a sandbox in which the head of p is done. Whoever takes it
+// prepared gives a sandbox in which the head of p is done. The caller
 // calls refill once p is no longer in use, which has another one made meanwhile.
 func (s *spares) prepared(sp *spawn.Spawner, p *spawn.Program) (child *spawn.Child, refill func(), err error) {
 	head := string(p.Head())
@@ -107,7 +107,7 @@ func (s *spares) refill(sp *spawn.Spawner, p *spawn.Program, head string) {
 		defer s.mu.Unlock()
 		s.coming--
 		if err != nil {
-			return // the next command has a sandbox made for it, and tells what is wrong
+			return // the next command has a sandbox made for it, and its error names the fault
 		}
 		if s.closed || len(s.ready) >= maxSpares {
 			s.drop([]spare{{child: child}})
@@ -142,7 +142,7 @@ func (s *spares) expire() {
 	}
 }
 
-// close ends all spares and waits for what is under way.
+// close ends all spares and waits for unfinished ones.
 func (s *spares) close() {
 	s.mu.Lock()
 	s.closed = true

@@ -61,8 +61,8 @@ func (s *streams) none() error {
 	return nil
 }
 
-// take uses streams that were given. A regular file, a folder or a terminal of
-// the host's would reach what the mounts do not show.
+// take uses streams that were given. Through a regular file, a folder or a terminal of
+// the host's, a command would reach files that the mounts do not show.
 func (s *streams) take(given *sandbox.Stdio) error {
 	s.files = []*os.File{given.In, given.Out, given.Err}
 	for i, f := range s.files {
@@ -96,7 +96,7 @@ func (s *streams) close() {
 	}
 }
 
-// end gives what was captured.
+// end returns the captured output.
 func (s *streams) end(patience time.Duration) (out, err sandbox.Stream) {
 	for _, p := range s.pumps {
 		p.end()
@@ -155,7 +155,7 @@ func (c *capture) drain(keep int64) {
 	c.s.Truncated = c.s.Total > int64(len(c.s.Data))
 }
 
-// end gives what was captured, waiting at most patience for the writers to go.
+// end returns the captured output, waiting at most patience for the writers to go.
 func (c *capture) end(patience time.Duration) sandbox.Stream {
 	c.closeWrite()
 	_ = c.read.SetReadDeadline(time.Now().Add(patience))

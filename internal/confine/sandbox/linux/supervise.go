@@ -155,7 +155,7 @@ type decider struct {
 	at      func(string) string // where a path of the command is on the host
 	leads   *repository.Finder
 
-	ask     permit.Asker // nil: nobody answers
+	ask     permit.Asker // nil: no approver can be asked
 	answers sandbox.Answers[string]
 
 	mu     sync.Mutex
@@ -175,6 +175,9 @@ func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Ask
 
 // decide implements [supervisor.Decide].
 func (d *decider) decide(r supervisor.Request) error {
+	if r.Act&(supervisor.Remove|supervisor.Moved) != 0 && d.carriesMount(r.Path) {
+		return d.noName(r.Path, "the sandbox shows folders of the machine there, or below it")
+	}
 	if !d.concerns(r.Path) {
 		return nil
 	}
@@ -232,8 +235,8 @@ func (d *decider) refuses(use sandbox.Use, p string) bool {
 	return false
 }
 
-// concerns reports whether the policy decides about a path. All else is the sandbox's own, or what its
-// mount says.
+// concerns reports whether the policy decides about a path. Its mount decides about any
+// other path, or it is the sandbox's own.
 func (d *decider) concerns(p string) bool {
 	_, over := sandbox.Cover(d.mounts, p)
 	switch {

@@ -37,8 +37,8 @@ func (d *decider) ofRepository(r supervisor.Request, err error) error {
 	switch {
 	case !ok, !errors.As(err, &by), d.byEntry(r.Path, by):
 		return err
-	case part == todo:
-		return ifHarmless(r, err, harmlessTodo)
+	case resumed[part] != nil:
+		return ifHarmless(r, err, resumed[part])
 	case r.Act == supervisor.Create|supervisor.Folder && (part == "" || part == "hooks"), removes && part == "":
 		return nil // an empty folder, or a file .git
 	case r.Act == supervisor.Change && !strings.HasPrefix(part, "hooks/"):

@@ -30,9 +30,9 @@ func (d *decider) links(p string) error {
 	git, part, ok := inRepository(p)
 	switch {
 	case d.leads.HoldsFiles(p):
-		return d.noLink(p, "settings of a Git repository say that its files are there, and not behind a link")
+		return d.noName(p, "settings of a Git repository say that its files are there, and not behind a link")
 	case ok && part != "" && !probes(part) && d.may(tool.FileWrite, path.Join(git, "config")) != nil:
-		return d.noLink(p, "Git would write to what a link in a repository's own folder leads to")
+		return d.noName(p, "Git would write to what a link in a repository's own folder leads to")
 	}
 	if lead := d.leads.Below(p); lead != "" {
 		if err := d.may(tool.FileWrite, lead); err != nil {
@@ -56,7 +56,8 @@ var (
 // are any. No branch has such a path.
 func probes(part string) bool { return gitProbe.MatchString(part) && !gitNames.MatchString(part) }
 
-func (d *decider) noLink(p, reason string) error {
+// noName refuses to make or move a name.
+func (d *decider) noName(p, reason string) error {
 	return refusal{tool.Action{Kind: tool.FileWrite, Path: p, Real: p}, policy.Decision{Reason: reason}}
 }
 

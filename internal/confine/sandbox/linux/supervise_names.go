@@ -25,8 +25,8 @@ import (
 // else.
 const maxMoved = 10_000
 
-// moved decides about a file or folder that gets another path: by that, the command must not get what it could
-// not have by the old one, and nothing may come to a name that it could not write there.
+// moved decides about a file or folder that gets another path: by that, the command must not get access that
+// it did not have by the old one, and nothing may come to a name that it could not write there.
 func (d *decider) moved(r supervisor.Request) error {
 	if lead := d.leads.Outward(r.From); lead != "" {
 		return d.led(r.From, lead)
@@ -69,6 +69,12 @@ func (d *decider) moved(r supervisor.Request) error {
 	return nil
 }
 
+// carriesMount reports whether a name in a folder of the sandbox's own is, or holds, the folder of a mount. Moved with it,
+// files would have paths that the policy does not decide about; without the folder, they would have none.
+func (d *decider) carriesMount(p string) bool {
+	return !d.concerns(path.Dir(p)) && slices.ContainsFunc(d.mounts, func(m sandbox.Mount) bool { return sandbox.Within(m.Path, p) })
+}
+
 // gains refuses a new path for something by which it can be read or written, where it could not be by the
 // old one, or by which it has a name that the command may not write.
 func (d *decider) gains(was, will string) error {
@@ -84,7 +90,7 @@ func (d *decider) gains(was, will string) error {
 	return nil
 }
 
-// alike reports whether no rule tells two paths, and what is below them, apart.
+// alike reports whether no rule tells two paths, and names below them, apart.
 func (d *decider) alike(a, b string) bool {
 	was, will := strings.Split(a, "/"), strings.Split(b, "/")
 	if len(was) != len(will) {
@@ -98,8 +104,8 @@ func (d *decider) alike(a, b string) bool {
 	return true
 }
 
-// skeleton gives the folders that a supervised command's mounts are made for: those that the policy names,
-// without what is in them, since each path in them is decided when it is used.
+// skeleton returns the folders for the mounts of a supervised command: the ones in the policy, without
+// their content, since each path in them is decided when it is used.
 func skeleton(in *sandbox.Inputs, l *layers) {
 	system := map[string]bool{}
 	keep := slices.Concat(roots(in.Chain, in.Dir), in.Chain.Sockets(), []string{in.Held})

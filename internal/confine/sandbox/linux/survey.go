@@ -56,7 +56,7 @@ func openPlain(at string) (*os.File, error) {
 	}
 }
 
-// enterable reports whether a command may list a folder and use what is in it. As
+// enterable reports whether a command may list a folder and use its content. As
 // root, a command is root without the privilege to pass over modes.
 func enterable(folder string) bool {
 	if os.Geteuid() != 0 {

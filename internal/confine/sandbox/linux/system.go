@@ -61,8 +61,8 @@ func imagePaths(img *sandbox.Image) []string {
 	return out
 }
 
-// system finds what of the minimal system is there, and the folders of the
-// trusted PATH outside it. With an image, that is the system.
+// system finds the folders of the minimal system, and those of the trusted PATH
+// outside it. With an image, that is the system.
 func system(img *sandbox.Image, path []string, standard bool) (mounts []sandbox.Mount, links []link) {
 	all := slices.Concat(systemPaths, path)
 	if standard {
@@ -92,10 +92,10 @@ func system(img *sandbox.Image, path []string, standard bool) (mounts []sandbox.
 }
 
 // unwritable are the system's folders in which the policy lets nothing be
-// written. To read what is in them is always allowed.
+// written. Reading in them is always allowed.
 func unwritable(img *sandbox.Image, chain policy.Chain, system []sandbox.Mount) (out []sandbox.Mount) {
 	if img != nil {
-		for _, name := range img.Tops { // whatever the policy says of the machine's
+		for _, name := range img.Tops { // also where the policy opens the machine's
 			out = append(out, sandbox.Mount{Path: "/" + name, Folder: true})
 		}
 		return out

@@ -17,8 +17,8 @@ import (
 
 // treeBuilder makes the files and folders of the new root. All of them are made
 // through own, a copy of the root's mount that is attached nowhere: nothing of
-// the host is ever mounted in it, and no link in it is followed. So no path,
-// whatever it holds, can make or change anything on the host.
+// the host is ever mounted in it, and no link in it is followed. So no path can
+// make or change anything on the host.
 type treeBuilder struct {
 	own    spawn.Reg // the copy
 	hidden spawn.Reg // the folder that masks and emptied folders come from

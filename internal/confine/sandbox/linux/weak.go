@@ -23,19 +23,19 @@ import (
 // be truncated that cannot be written.
 const leastABI = 3
 
-// unprivileged is who a command of Remit's as root is where no user namespace
-// can make somebody else of it.
+// unprivileged is the user of a command that Remit starts as root where no user
+// namespace can give it another one.
 const unprivileged = 65534
 
-// strength is what this machine can confine with at most.
+// strength is the strongest confinement of this machine.
 type strength struct {
 	has     policy.Isolation
 	missing error // why it is not stronger
 }
 
 // isolation decides what confines a command: the strongest that there is, if
-// the policy takes that. What full isolation needs is only tried where the
-// policy would take less; else the start itself tells.
+// the policy takes that. Full isolation is only tried ahead where the
+// policy would take less; otherwise the start itself shows a fault.
 func (b *Box) isolation(least policy.Isolation) (policy.Isolation, error) {
 	if least == policy.FullIsolation && b.conf.Lacking == 0 {
 		return policy.FullIsolation, nil
@@ -48,7 +48,7 @@ func (b *Box) isolation(least policy.Isolation) (policy.Isolation, error) {
 	return s.has, s.missing
 }
 
-// needsFull refuses what only full isolation can do.
+// needsFull refuses a command that needs full isolation.
 func needsFull(c command, has policy.Isolation) error {
 	what := ""
 	switch {
@@ -70,7 +70,7 @@ func needsFull(c command, has policy.Isolation) error {
 		return nil
 	}
 	return fault.New(fault.SandboxMissing, "%s needs full isolation, and this machine has %s", what, has).
-		ForOperator("`remit doctor` says what is missing; without a terminal, give the command's streams as pipes")
+		ForOperator("`remit doctor` names the missing parts; without a terminal, give the command's streams as pipes")
 }
 
 // findStrength tries.
@@ -184,7 +184,7 @@ func newScratch(m machine, p sandbox.Profile) (string, error) {
 		}
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir) // what is left of it is empty
+		_ = os.RemoveAll(dir) // the remaining folders are empty
 	}
 	return dir, err
 }
@@ -250,7 +250,7 @@ func (b *builder) weakLandlock(tmp string) spawn.Reg {
 // weakFilter assembles the filter for a command without namespaces: nothing of
 // a socket but connected pairs, no attribute of any file, no System V or POSIX
 // objects of the machine's, and no other process's priority, limits or
-// processors. What Landlock does not look at must not happen at all.
+// processors. Landlock does not check such calls, so none may happen.
 func weakFilter() ([]bpf.RawInstruction, error) {
 	allow := bpf.RetConstant{Val: actAllow}
 	self := func(argument uint32) []bpf.Instruction { // 0 is the caller itself
@@ -280,7 +280,7 @@ func weakFilter() ([]bpf.RawInstruction, error) {
 // makes are calls with a mode that make files, which Landlock looks at.
 var makes = append([]uint32{unix.SYS_MKNODAT}, makesHere...)
 
-// attributes are the calls that set something of a file other than what is in it.
+// attributes are the calls that change a file's attributes, and not its content.
 var attributes = []uint32{unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
 	unix.SYS_INOTIFY_ADD_WATCH, unix.SYS_IOPRIO_SET}

@@ -143,6 +143,29 @@ func (m *movedSet) honest(after string) {
 	}
 }
 
+// swap exchanges the numbers of two events.
+func (d Tamper) swap(t *testing.T, one, other int64) {
+	t.Helper()
+	for _, table := range d.Numbered {
+		for _, c := range [][2]int64{{one, -1}, {other, one}, {-1, other}} {
+			if _, err := d.DB.Exec(d.Rebind("UPDATE "+table+" SET seq = ? WHERE seq = ?"), c[1], c[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// otherColumns returns, by column of an event, the values that it is given. exchanged is another set.
+func otherColumns(exchanged *movedSet) map[string]map[string]func(m *movedSet) ledger.Seq {
+	return map[string]map[string]func(m *movedSet) ledger.Seq{
+		"run": {
+			"none": func(*movedSet) ledger.Seq { return 0 }, "the live run": func(m *movedSet) ledger.Seq { return m.live },
+			"the ended run": func(m *movedSet) ledger.Seq { return m.ended }, "another run": func(*movedSet) ledger.Seq { return exchanged.live },
+		},
+		"call": {"none": func(*movedSet) ledger.Seq { return 0 }, "the first": func(*movedSet) ledger.Seq { return 1 }, "the second": func(*movedSet) ledger.Seq { return 2 }, "a new one": func(*movedSet) ledger.Seq { return 9 }},
+	}
+}
+
 // MovedEvents moves each kind of event that decisions read to another run, session or call, and
 // exchanges it with another event of its kind. The list of runs, which is not sealed, says that the
 // live run has ended. No live run ends by that, no budget comes back, and no answer counts for another.
@@ -178,13 +201,7 @@ func MovedEvents(t *testing.T, open OpenStore, tamper func(t *testing.T, home st
 			m.check(nil, used.Close())
 		}
 	}
-	columns := map[string]map[string]func(m *movedSet) ledger.Seq{
-		"run": {
-			"none": func(*movedSet) ledger.Seq { return 0 }, "the live run": func(m *movedSet) ledger.Seq { return m.live },
-			"the ended run": func(m *movedSet) ledger.Seq { return m.ended }, "another run": func(*movedSet) ledger.Seq { return exchanged.live },
-		},
-		"call": {"none": func(*movedSet) ledger.Seq { return 0 }, "the first": func(*movedSet) ledger.Seq { return 1 }, "the second": func(*movedSet) ledger.Seq { return 2 }, "a new one": func(*movedSet) ledger.Seq { return 9 }},
-	}
+	columns := otherColumns(exchanged)
 	for name := range exchanged.events {
 		m := movedEvents(t, s)
 		for column, values := range columns {
@@ -206,15 +223,8 @@ func MovedEvents(t *testing.T, open OpenStore, tamper func(t *testing.T, home st
 		}
 		for how, other := range others {
 			try(m, name, how, func(seq ledger.Seq) func() {
-				swap := func() {
-					for _, table := range d.Numbered {
-						for _, c := range [][2]int64{{int64(seq), -1}, {int64(other), int64(seq)}, {-1, int64(other)}} {
-							do("UPDATE "+table+" SET seq = ? WHERE seq = ?", c[1], c[0])
-						}
-					}
-				}
-				swap()
-				return swap
+				d.swap(t, int64(seq), int64(other))
+				return func() { d.swap(t, int64(seq), int64(other)) }
 			})
 		}
 		m.honest(name)
