@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"strings"
@@ -40,21 +41,47 @@ func (h hook) begin() (c command, ok bool) {
 	if c.conn, err = h.dialKeeper(dir); err != nil {
 		return c, false
 	}
-	pipe := [2]int{-1, -1}
-	if err = unix.Pipe2(pipe[:], unix.O_CLOEXEC); err == nil {
-		err = send(c.conn, request, unix.UnixRights(0, 1, 2, pipe[0]))
+	pipe, input := [2]int{-1, -1}, [2]int{0, -1}
+	if _, terr := unix.IoctlGetTermios(0, unix.TCGETS); terr == nil {
+		err = unix.Pipe2(input[:], unix.O_CLOEXEC)
+	}
+	if err == nil {
+		err = unix.Pipe2(pipe[:], unix.O_CLOEXEC)
+	}
+	if err == nil {
+		err = send(c.conn, request, unix.UnixRights(input[0], 1, 2, pipe[0]))
 		_ = unix.Close(pipe[0])
 	}
 	c.control = pipe[1]
 	if err == nil && says(c.conn, hookwire.Greeting) && says(c.conn, hookwire.Ready) {
 		c.caught = catch()
 		if write(c.control, []byte(hookwire.Go)) == nil {
+			if input[1] >= 0 {
+				_ = unix.Close(input[0])
+				go feed(input[1])
+			}
 			return c, true
 		}
 		signal.Reset()
 	}
 	_, _ = unix.Close(c.conn), unix.Close(c.control) // the keeper then starts nothing
 	return c, false
+}
+
+// feed copies a terminal to the script. Only a process of the terminal's session reads it as the shell of
+// that session expects, which may have put it into the background.
+func feed(to int) {
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := unix.Read(0, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 || write(to, buf[:n]) != nil {
+			_ = unix.Close(to)
+			return
+		}
+	}
 }
 
 // catch catches the signals that end a script.

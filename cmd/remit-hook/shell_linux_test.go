@@ -142,6 +142,30 @@ func TestStreamsPassThroughTheKeeper(t *testing.T) {
 	}
 }
 
+// A named pipe whose writer has closed it before the keeper sees it ends, too.
+func TestAWrittenNamedPipeEnds(t *testing.T) {
+	w := newWorld(t)
+	w.serve(nil)
+	name := filepath.Join(w.bin, "fifo")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := os.NewFile(uintptr(r), name)
+	defer in.Close()
+	if err := errors.Join(os.WriteFile(name, []byte("said"), 0), unix.SetNonblock(r, false)); err != nil {
+		t.Fatal(err)
+	}
+	c := w.shell("cat")
+	c.Stdin = in
+	if out, err := c.Output(); err != nil || string(out) != "said" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // socketPair is a pipe made of sockets, as some agents have.
 func socketPair() (r, w *os.File, err error) {
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -152,7 +176,7 @@ func socketPair() (r, w *os.File, err error) {
 func TestTheFlagsOfStreamsStay(t *testing.T) {
 	w := newWorld(t)
 	w.serve(nil)
-	for name, pair := range map[string]func() (*os.File, *os.File, error){"pipe": os.Pipe, "socket": socketPair, "terminal": openTerminal} {
+	for name, pair := range map[string]func() (*os.File, *os.File, error){"pipe": blockingPipe, "socket": socketPair, "terminal": openTerminal} {
 		r, to, err := pair()
 		if err != nil {
 			t.Fatal(err)
@@ -177,11 +201,22 @@ func TestTheFlagsOfStreamsStay(t *testing.T) {
 // flagsOf are the flags of an open file.
 func flagsOf(t *testing.T, f *os.File) int {
 	t.Helper()
-	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	raw, err := f.SyscallConn() // f.Fd would change them
 	if err != nil {
 		t.Fatal(err)
 	}
+	flags := 0
+	if cerr := raw.Control(func(fd uintptr) { flags, err = unix.FcntlInt(fd, unix.F_GETFL, 0) }); cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
 	return flags
+}
+
+// blockingPipe is a pipe as a shell makes it.
+func blockingPipe() (r, w *os.File, err error) {
+	var p [2]int
+	err = unix.Pipe2(p[:], unix.O_CLOEXEC)
+	return os.NewFile(uintptr(p[0]), "r"), os.NewFile(uintptr(p[1]), "w"), err
 }
 
 // openTerminal returns the command's side of a terminal twice.

@@ -36,6 +36,9 @@ const atOnce = 16
 // readTime bounds how long a client may take for its request, which it has when it connects.
 const readTime = 5 * time.Second
 
+// fullTime is how long a relay waits for a free descriptor.
+const fullTime = 10 * time.Millisecond
+
 // Serve answers the connections to l, one request each, until l is closed.
 func (r Relay) Serve(l net.Listener) error {
 	reading, stopReading := context.WithCancel(context.Background())
@@ -46,6 +49,11 @@ func (r Relay) Serve(l net.Listener) error {
 	for {
 		free <- struct{}{}
 		conn, err := l.Accept()
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // this process has too many files open now
+			<-free
+			time.Sleep(fullTime)
+			continue
+		}
 		if err != nil {
 			if stopReading(); !r.Finish {
 				stopAnswering()

@@ -2,6 +2,7 @@ package hookrelay_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"path/filepath"
@@ -121,6 +122,45 @@ func TestAResetEndsOneCall(t *testing.T) {
 		if a, err := hookrelay.Forward(t.Context(), at, hookwire.Request{Args: []string{"a"}}); err != nil || a.Status != 2 {
 			t.Errorf("%+v, %v", a, err)
 		}
+	}
+}
+
+// A process that has as many files open as it may goes on as soon as it has fewer.
+func TestTooManyFilesEndNoRelay(t *testing.T) {
+	at, _ := serve(t, hookrelay.Relay{Answer: echo, Max: 1000, Time: time.Minute})
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(conn)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	var fill []int
+	for {
+		fd, err := unix.Dup(0)
+		if err != nil {
+			break
+		}
+		fill = append(fill, fd)
+	}
+	err = unix.Connect(conn, &unix.SockaddrUnix{Name: at})
+	time.Sleep(30 * time.Millisecond) // it tries to accept
+	for _, fd := range fill {
+		_ = unix.Close(fd)
+	}
+	if err := errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := unix.Recvfrom(conn, make([]byte, 1), 0); err != nil {
+		t.Error(err)
+	}
+	if a, err := hookrelay.Forward(t.Context(), at, hookwire.Request{Args: []string{"a"}}); err != nil || a.Status != 2 {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 

@@ -49,13 +49,17 @@ func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 
 func procOf(peer *unix.Ucred) string { return "/proc/" + strconv.Itoa(int(peer.Pid)) }
 
-// limits describes what a process passes on to its commands: limits, control groups, priority, and what
-// security modules know of it.
+// limits describes what a process passes on to its commands: namespaces, limits, control groups, priority,
+// and the label of a security module.
 func limits(proc string, pid int) string {
 	var out strings.Builder
 	for _, name := range []string{"/limits", "/cgroup", "/oom_score_adj", "/attr/current"} {
 		b, _ := os.ReadFile(proc + name) // not every kernel has all of them
 		out.Write(append(b, '\n'))
+	}
+	for _, name := range []string{"/ns/ipc", "/ns/uts", "/ns/cgroup", "/ns/time"} {
+		to, _ := os.Readlink(proc + name)
+		out.WriteString(to + "\n")
 	}
 	nice, _ := unix.Getpriority(unix.PRIO_PROCESS, pid)
 	return out.String() + strconv.Itoa(nice)

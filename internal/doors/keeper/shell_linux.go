@@ -14,10 +14,12 @@ import (
 	"github.com/remitrun/remit/internal/doors/hookwire"
 )
 
+// mostScripts bounds the scripts that run at the same time. Further ones are declined.
+const mostScripts = 64
+
 const (
-	mostScripts = 64              // that run at the same time; more of them are declined
-	goTime      = 5 * time.Second // until a client says that its script may start
-	answerTime  = 5 * time.Second // until a client takes the answer
+	goTime     = 5 * time.Second // until a client says that its script may start
+	answerTime = 5 * time.Second // until a client takes the answer
 )
 
 var errFiles = errors.New("the client did not send four descriptors")

@@ -24,6 +24,7 @@ type streams struct {
 type stream struct {
 	of     *streams
 	fd     int
+	use    int // for reads and writes: fd itself, or the same pipe or terminal, opened again
 	socket bool
 }
 
@@ -37,7 +38,7 @@ func newStreams(files []int) (*streams, error) {
 	}
 	s := &streams{ended: ended}
 	for i := range s.list {
-		s.list[i] = stream{of: s, fd: files[i]}
+		s.list[i] = stream{of: s, fd: files[i], use: files[i]}
 	}
 	for i := range s.list {
 		if err := s.list[i].prepare(); err != nil {
@@ -75,8 +76,7 @@ func (s *stream) prepare() error {
 	}
 	again, err := unix.Open("/proc/self/fd/"+strconv.Itoa(s.fd), flags&unix.O_ACCMODE|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == nil {
-		_ = unix.Close(s.fd)
-		s.fd = again
+		s.use = again // only poll of the other one sees that a named pipe has lost its writers before
 	}
 	return err
 }
@@ -93,10 +93,10 @@ func (s *stream) Fd() uintptr { return uintptr(s.fd) }
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.once(unix.POLLIN, func() (int, error) {
 		if s.socket {
-			n, _, err := unix.Recvfrom(s.fd, b, unix.MSG_DONTWAIT)
+			n, _, err := unix.Recvfrom(s.use, b, unix.MSG_DONTWAIT)
 			return n, err
 		}
-		return unix.Read(s.fd, b)
+		return unix.Read(s.use, b)
 	})
 	if n == 0 && err == nil && len(b) > 0 {
 		err = io.EOF
@@ -109,9 +109,9 @@ func (s *stream) Write(b []byte) (done int, err error) {
 	for done < len(b) {
 		n, err := s.once(unix.POLLOUT, func() (int, error) {
 			if s.socket {
-				return unix.SendmsgN(s.fd, b[done:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+				return unix.SendmsgN(s.use, b[done:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 			}
-			return unix.Write(s.fd, b[done:])
+			return unix.Write(s.use, b[done:])
 		})
 		if err == nil && n == 0 {
 			err = io.ErrUnexpectedEOF
@@ -166,6 +166,9 @@ func (s *streams) close() {
 	s.closed = true
 	for _, one := range s.list {
 		_ = unix.Close(one.fd)
+		if one.use != one.fd {
+			_ = unix.Close(one.use)
+		}
 	}
 	_ = unix.Close(s.ended)
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const shellPolicy = "version: 1\nname: p\nfiles: {read: {allow: ['**']}, write: {allow: ['**'], deny: ['kept/**']}}\ncommands: {allow: ['**'], deny: ['rm **']}\n"
@@ -89,6 +91,49 @@ func TestKeptScriptsAreTheSame(t *testing.T) {
 		}
 	}
 	w.must(0, "verify")
+}
+
+// The same on a terminal.
+func TestKeptScriptsOnATerminal(t *testing.T) {
+	w, policy := shells(t)
+	on := func(kept bool, script string) (string, int) {
+		main, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer main.Close()
+		n, err := unix.IoctlGetInt(int(main.Fd()), unix.TIOCGPTN)
+		if err = errors.Join(err, unix.IoctlSetPointerInt(int(main.Fd()), unix.TIOCSPTLCK, 0)); err != nil {
+			t.Fatal(err)
+		}
+		side, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := w.shell(kept, policy, script)
+		c.Env = append(c.Env, "TERM=xterm")
+		c.Stdin, c.Stdout, c.Stderr = side, side, side
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := errors.Join(c.Start(), side.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := main.WriteString("typed\n\x04"); err != nil {
+			t.Error(err)
+		}
+		said, _ := io.ReadAll(main) // an error ends it: nobody has the other side open
+		_ = c.Wait()
+		return string(said), c.ProcessState.ExitCode()
+	}
+	for _, script := range []string{"cat", "rm a.txt", "kill -9 $$", "test -t 0 || test -t 1 || echo none; exit 5", "true"} {
+		before := w.answered()
+		out, status := on(true, script)
+		if w.answered() != before+1 {
+			t.Errorf("%q: the keeper did not run it", script)
+		}
+		if alone, want := on(false, script); out != alone || status != want {
+			t.Errorf("%q: by the keeper %d %q, alone %d %q", script, status, out, want, alone)
+		}
+	}
 }
 
 func (w *world) mkdirIn(name string) string {
