@@ -91,6 +91,43 @@ func TestWhatACommandLeavesDoesNotHoldItUp(t *testing.T) {
 	w.says("s", "sleep 30 & cat big", big)
 }
 
+// TestASlowReaderGetsAllOutput: however late it begins, also if processes are left that could write.
+func TestASlowReaderGetsAllOutput(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	for _, size := range []int{1, 4096, 65_536, 65_537, 131_072, 200_000, 1_000_000} {
+		for _, left := range []string{"", "sleep 20 & "} {
+			t.Run(fmt.Sprint(size, left), func(t *testing.T) {
+				t.Parallel()
+				stdio := &sandbox.Stdio{}
+				var ends [3]*os.File
+				for i, command := range []**os.File{&stdio.In, &stdio.Out, &stdio.Err} {
+					r, wr, err := os.Pipe()
+					must(t, err)
+					ends[i], *command = r, wr
+					if i == 0 {
+						ends[i], *command = wr, r
+					}
+				}
+				done := make(chan error, 1)
+				go func() {
+					script := fmt.Sprintf("%shead -c %d /dev/zero", left, size)
+					_, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{"/bin/bash", "-c", script}, Shell: true, Dir: w.dir, Session: "s", Stdio: stdio})
+					done <- err
+				}()
+				time.Sleep(3 * time.Second) // this long, nobody reads
+				got, err := io.ReadAll(ends[1])
+				if err != nil || len(got) != size {
+					t.Errorf("%d bytes of %d were read, %v", len(got), size, err)
+				}
+				must(t, <-done)
+				for _, f := range ends {
+					must(t, f.Close())
+				}
+			})
+		}
+	}
+}
+
 // TestAnAgentsCommandsRunBesideEachOther: each with its own end, output and refusals.
 func TestAnAgentsCommandsRunBesideEachOther(t *testing.T) {
 	w := newWorld(t, openPolicy)

@@ -98,9 +98,8 @@ func (p *pump) rest() error {
 	return err
 }
 
-// end passes the rest on, and waits for that, or until nobody has read it for some time.
+// end passes the rest on. It waits until the reader has taken it or is gone, as a command without a pump does.
 func (p *pump) end() {
-	_ = p.to.SetWriteDeadline(time.Now().Add(drainTime)) // these fail where it has ended
-	_ = p.from.SetReadDeadline(time.Now())
+	_ = p.from.SetReadDeadline(time.Now()) // fails if it has ended
 	<-p.over
 }
