@@ -114,8 +114,8 @@ func (c *console) copy() {
 	go c.read() // ends with the process: reading a terminal cannot be cancelled
 }
 
-// copyOutput copies until the end of the output or its read deadline. A slow reader may pass the deadline
-// in a write; so what the pipe holds then is copied, too.
+// copyOutput copies until the end of the output or its read deadline, which may pass while a slow reader is
+// waited for. Then it copies the present content of the pipe.
 func copyOutput(to io.Writer, from *os.File) error {
 	_, err := io.Copy(to, from)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || from.SetReadDeadline(time.Now().Add(restTime)) != nil {

@@ -232,9 +232,9 @@ func host(h **header, rec *record) uintptr {
 	}
 }
 
-// attach makes this process the one that waits for the command of a shared sandbox, and for all that
-// the command leaves behind: it is its own child reaper (PR_SET_CHILD_SUBREAPER), so that the processes
-// of a command can always be told from those of another.
+// attach makes this process wait for a command of a shared sandbox, and for all processes that the command
+// leaves behind. As their child reaper (PR_SET_CHILD_SUBREAPER) it stays their ancestor, which tells them
+// from the processes of other commands.
 //
 //go:norace
 //go:nosplit

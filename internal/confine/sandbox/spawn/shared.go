@@ -63,8 +63,8 @@ func (z *Zygote) lost() bool {
 // Gone is closed when the command of a shared sandbox and everything that it left behind has ended.
 func (c *Child) Gone() <-chan struct{} { return c.ended }
 
-// Left is Gone where the command has left something behind in a shared sandbox, else nil. It is
-// asked after Wait.
+// Left returns the channel of Gone if the command left processes behind in a shared sandbox, else
+// nil. Call it after Wait.
 func (c *Child) Left() <-chan struct{} {
 	if c.shares == nil || !c.left {
 		return nil
@@ -72,7 +72,7 @@ func (c *Child) Left() <-chan struct{} {
 	return c.ended
 }
 
-// follow is watch for a command in a shared sandbox. It reads until no process of the command is left.
+// follow reads the records of a command in a shared sandbox until no process of the command is left.
 func (c *Child) follow() {
 	started, over := false, false
 	begin := func() {
