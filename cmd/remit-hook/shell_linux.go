@@ -107,7 +107,7 @@ func (c command) finish() int {
 	go func() {
 		<-c.caught
 		signal.Reset()
-		_ = write(c.control, []byte(hookwire.Stop)) // a keeper that has ended needs it no more
+		_ = write(c.control, []byte(hookwire.Stop)) // fails if the keeper has ended
 	}()
 	b := []byte(hookwire.Greeting)
 	buf := make([]byte, 8<<10)
@@ -129,8 +129,8 @@ func (c command) finish() int {
 	return fail("the keeper ended while the command ran; the command was ended, too")
 }
 
-// shellHome is $REMIT_HOME as remit sh finds it. It is "" where remit sh could find another one, since not
-// every form of a flag is known here.
+// shellHome is $REMIT_HOME as remit sh finds it. It is "" if an argument has a form that is not known here:
+// remit sh could then find another one.
 func (h hook) shellHome() string {
 	dir := homedir.Find(h.lookup)
 	for i := 0; i < len(h.args); i++ {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -105,12 +106,26 @@ func (c *console) copy() {
 		c.copies.Add(1)
 		go func() {
 			defer c.copies.Done()
-			if _, err := io.Copy(c.to[i], from); err != nil && !c.raws { // a pseudo-terminal whose command has ended gives an error, too
+			if err := copyOutput(c.to[i], from); err != nil && !c.raws { // a pseudo-terminal whose command has ended gives an error, too
 				_ = from.Close() // the command sees that nobody reads
 			}
 		}()
 	}
 	go c.read() // ends with the process: reading a terminal cannot be cancelled
+}
+
+// copyOutput copies until the end of the output or its read deadline, which may pass while a slow reader is
+// waited for. Then it copies the present content of the pipe.
+func copyOutput(to io.Writer, from *os.File) error {
+	_, err := io.Copy(to, from)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || from.SetReadDeadline(time.Now().Add(restTime)) != nil {
+		return err
+	}
+	rest, rerr := io.ReadAll(io.LimitReader(from, maxPipe))
+	if _, err = to.Write(rest); err == nil {
+		err = rerr
+	}
+	return err
 }
 
 func (c *console) raw() {
@@ -197,6 +212,11 @@ func (c *console) stop() {
 		_ = f.Close()
 	}
 }
+
+const (
+	restTime = 100 * time.Millisecond // for output that is there already
+	maxPipe  = 1 << 20                // bytes that a pipe can hold
+)
 
 // limitCopies bounds the time for output that is still on its way.
 func (c *console) limitCopies() {

@@ -92,8 +92,8 @@ func (c *script) begins() bool {
 	return err == nil && string(b[:n]) == hookwire.Go && c.control.SetReadDeadline(time.Time{}) == nil
 }
 
-// runs runs the script and answers. Once the keeper has to end there is no answer: the client then tells
-// what happened.
+// runs runs the script and answers. A keeper that has to end does not answer: the client then prints the
+// reason.
 func (k *Keeper) runs(running context.Context, c *script, r hookwire.Request) {
 	ctx, cancel := context.WithCancel(running)
 	defer cancel()
@@ -116,8 +116,8 @@ func (k *Keeper) run(ctx context.Context, c *script, r hookwire.Request) (a hook
 	return hookwire.Answer{Status: k.Shell(ctx, r, &c.list[0], &c.list[1], &c.list[2])}
 }
 
-// obey cancels the script when the client says so, or has gone. Nobody waits for the output of one that
-// has gone.
+// obey cancels the script when the client says so or has gone. After a client has gone, its output is
+// not written any more.
 func (c *script) obey(cancel context.CancelFunc) {
 	var b [1]byte
 	for {

@@ -30,27 +30,26 @@ type agentSession struct{ id, workspace string }
 // agentSandbox is the sandbox of one session.
 type agentSandbox struct {
 	key     string // of its profile and policies
-	why     string // there is no group
+	why     string // the reason if group is nil
 	by      *spawn.Spawner
 	group   *group
 	zygote  *spawn.Zygote
 	running int       // commands
 	last    time.Time // the end of the last command
-	retired bool      // it ends with its last command
+	retired bool      // it gets no further commands, and ends when none is running
 }
 
 const (
-	// maxAgentSandboxes bounds the sandboxes of a process, agentTime the time that one stays
-	// without a command.
+	// maxAgentSandboxes is the most sandboxes of a process. Each stays for agentTime after its last command.
 	maxAgentSandboxes = 64
 	agentTime         = 30 * time.Minute
 
-	// The proxies of commands listen at ports of their own, which the kernel gives to no connection.
+	// Each command's proxy has another port. They are above Linux's default range for outgoing connections.
 	firstPort, lastPort = 61100, 65500
 )
 
-// sharesSandbox reports whether a command runs in the sandbox of its agent's session: nothing
-// of the sandbox is the command's own.
+// sharesSandbox reports whether a command runs in the sandbox of its agent's session. It does not
+// if something in the sandbox must belong to this command alone.
 func sharesSandbox(chain policy.Chain, c command, prof sandbox.Profile) bool {
 	return c.Session != "" && prof.Supervised && prof.Isolation == policy.FullIsolation && !chain.FreshTier() &&
 		c.Stdio != nil && c.Stdio.Terminal == nil && c.layers == nil && c.Folder == nil && c.Proxy == nil && !c.Observe &&
@@ -214,13 +213,13 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key, s
 	return s, nil
 }
 
-// spoiled reports whether a command could not start for the state of its sandbox, where other commands
-// may have lowered limits or taken the port of its proxy.
+// spoiled reports whether a command could not start because of the state of its sandbox: other commands
+// may have changed limits, used up resources, or taken the port of its proxy.
 func spoiled(exit spawn.Exit) bool {
 	return exit.Failed != "" && exit.Failed != stepExec && exit.Failed != stepDir && exit.Failed != stepSupervise
 }
 
-// sharedCommand is the part of one command in an agent's sandbox.
+// sharedCommand is the program that starts one command in an agent's sandbox.
 func sharedCommand(m machine, p sandbox.Profile, s start) *spawn.Program {
 	b := &builder{Program: spawn.NewProgram(64), m: m, p: p}
 	b.fd = b.Reg()

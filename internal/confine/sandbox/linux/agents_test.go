@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
@@ -89,6 +91,43 @@ func TestWhatACommandLeavesDoesNotHoldItUp(t *testing.T) {
 	w.says("s", "sleep 30 & cat big", big)
 }
 
+// TestASlowReaderGetsAllOutput: however late it begins, also if processes are left that could write.
+func TestASlowReaderGetsAllOutput(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	for _, size := range []int{1, 4096, 65_536, 65_537, 131_072, 200_000, 1_000_000} {
+		for _, left := range []string{"", "sleep 20 & "} {
+			t.Run(fmt.Sprint(size, left), func(t *testing.T) {
+				t.Parallel()
+				stdio := &sandbox.Stdio{}
+				var ends [3]*os.File
+				for i, command := range []**os.File{&stdio.In, &stdio.Out, &stdio.Err} {
+					r, wr, err := os.Pipe()
+					must(t, err)
+					ends[i], *command = r, wr
+					if i == 0 {
+						ends[i], *command = wr, r
+					}
+				}
+				done := make(chan error, 1)
+				go func() {
+					script := fmt.Sprintf("%shead -c %d /dev/zero", left, size)
+					_, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{"/bin/bash", "-c", script}, Shell: true, Dir: w.dir, Session: "s", Stdio: stdio})
+					done <- err
+				}()
+				time.Sleep(3 * time.Second) // this long, nobody reads
+				got, err := io.ReadAll(ends[1])
+				if err != nil || len(got) != size {
+					t.Errorf("%d bytes of %d were read, %v", len(got), size, err)
+				}
+				must(t, <-done)
+				for _, f := range ends {
+					must(t, f.Close())
+				}
+			})
+		}
+	}
+}
+
 // TestAnAgentsCommandsRunBesideEachOther: each with its own end, output and refusals.
 func TestAnAgentsCommandsRunBesideEachOther(t *testing.T) {
 	w := newWorld(t, openPolicy)
@@ -145,6 +184,33 @@ func TestWhatIsLeftIsStillDecided(t *testing.T) {
 	}
 }
 
+// TestNoAnswerOutlivesItsCommand: what a command leaves behind has none of the approvals that a person gave to it.
+func TestNoAnswerOutlivesItsCommand(t *testing.T) {
+	const asks = "version: 1\nname: test\nfiles:\n  read:  {allow: [\"**\"], ask: [\"**/asked*\"]}\n  write: {allow: [\"**\"], ask: [\"**/asked*\"]}\ncommands: {allow: [\"**\"], timeout: 300s}\n"
+	for name, use := range map[string]string{
+		"read":    "cat asked",
+		"written": "echo x >> asked",
+		"both":    "exec 3<>asked",
+		"removed": "rm asked; touch asked",
+		"linked":  "ln asked out/mine; rm out/mine",
+		"listed":  "ls asked-folder",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, asks)
+			w.file("asked", "text")
+			w.file("asked-folder/f", "")
+			questions := w.asked(func(tool.Action) bool { return true })
+			w.says("s", "("+use+") >/dev/null && echo during; (while ! test -e /tmp/go; do sleep 0.05; done; ("+use+") >/dev/null 2>&1; echo $? > /tmp/after) >/dev/null 2>&1 & true", "during")
+			n := len(questions())
+			w.says("s", "touch /tmp/go; for i in $(seq 200); do test -s /tmp/after && break; sleep 0.05; done; test $(cat /tmp/after) != 0 && echo refused", "refused")
+			if n == 0 || len(questions()) != n {
+				t.Errorf("%d questions, then %d", n, len(questions()))
+			}
+		})
+	}
+}
+
 // TestASpoiledSandboxIsReplaced: a command that harms the sandbox of its session harms itself and its like, but the session
 // goes on in another one.
 func TestASpoiledSandboxIsReplaced(t *testing.T) {
@@ -169,6 +235,36 @@ func TestASpoiledSandboxIsReplaced(t *testing.T) {
 			}
 			if p, err := w.inSession(context.Background(), "s", "echo next"); err != nil || p.out != "next\n" || p.Tier != "agent" {
 				t.Errorf("the next command: %+v, %v", p, err)
+			}
+		})
+	}
+}
+
+// TestACommandInheritsNothingThatAnotherChanged: of the first process, neither limits nor priorities.
+func TestACommandInheritsNothingThatAnotherChanged(t *testing.T) {
+	const inherited = "ulimit -Sa; ulimit -Ha; prlimit --noheadings; nice; taskset -p $$ | sed 's/.*://'; ionice -p $$; chrt -p $$ | sed 's/.*://'"
+	changes := map[string]string{
+		"nice": "renice 5 1", "idle": "chrt -i -p 0 1", "batch": "chrt -b -p 0 1", "processor": "taskset -p 1 1", "disk": "ionice -c 3 -p 1",
+	}
+	for _, limit := range []string{"as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nofile", "nproc", "rss", "rttime", "sigpending", "stack"} {
+		for _, most := range []int{0, 1, 4096, 10_000_000} {
+			changes[fmt.Sprint(limit, " ", most)] = fmt.Sprintf("prlimit --pid 1 --%s=%d:%d", limit, most, most)
+		}
+		changes[limit+" soft"] = fmt.Sprintf("prlimit --pid 1 --%s=1000:", limit)
+	}
+	w := newWorld(t, openPolicy)
+	first, err := w.inSession(context.Background(), "first", inherited)
+	if err != nil || strings.Count(first.out, "\n") < 40 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if p, err := w.inSession(context.Background(), name, change); err != nil {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			if p, err := w.inSession(context.Background(), name, inherited); err != nil || p.out != first.out || p.Tier != "agent" {
+				t.Errorf("%s: the next command has %+v, %v; want %s", change, p, err, first.out)
 			}
 		})
 	}
@@ -259,6 +355,43 @@ func TestAnAgentsSandboxLeaksNothing(t *testing.T) {
 	must(t, w.box.Close())
 	if now := settle(before); !now.within(before) {
 		t.Errorf("at the end %+v, before %+v", now, before)
+	}
+}
+
+// TestAKilledProcessOfASessionIsTold: each process from the spawner to the command's own. The next command runs.
+func TestAKilledProcessOfASessionIsTold(t *testing.T) {
+	if !apart(t, 0) {
+		return
+	}
+	w := newWorld(t, openPolicy)
+	for round := range 20 {
+		depth := round % 4 // below this process: 0 is the spawner
+		w.says("s", "sleep 600 & echo left", "left")
+		must(t, os.RemoveAll(w.dir+"/out/begun"))
+		done := make(chan error, 1)
+		var p piped
+		go func() {
+			var err error
+			p, err = w.inSession(context.Background(), "s", "touch out/begun; exec sleep 601")
+			done <- err
+		}()
+		victim := 0
+		for end := time.Now().Add(20 * time.Second); victim == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			for _, pid := range descendants(t, os.Getpid()) {
+				if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(line) == "sleep\x00601\x00" {
+					victim = pid
+				}
+			}
+		}
+		for range 3 - depth {
+			victim = parentOf(victim)
+		}
+		must(t, syscall.Kill(victim, syscall.SIGKILL))
+		err := <-done
+		if told := err != nil && strings.Contains(err.Error(), "the process that makes sandboxes ended"); told != (depth == 0) || depth > 0 && (err != nil || p.Signal != "SIGKILL") {
+			t.Errorf("depth %d: %+v, %v", depth, p, err)
+		}
+		w.says("s", "echo next", "next")
 	}
 }
 

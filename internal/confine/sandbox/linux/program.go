@@ -126,7 +126,7 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	b.restrict()
 	switch {
 	case s.shares && s.stays:
-		b.Share()
+		b.share()
 		return b.Program
 	case s.stays:
 		b.stay()

@@ -14,12 +14,12 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// pump passes the output of a command on until the command is over. Later output of its other
-// processes is read and dropped, so that they do not end by SIGPIPE.
+// pump copies one output of a command until the command has ended. Later output of its other processes
+// is read and dropped, so that SIGPIPE does not end them.
 type pump struct {
 	from *os.File
 	to   *os.File
-	over chan struct{} // closed when nothing more is passed on
+	over chan struct{} // closed after the last copied byte
 }
 
 // pump makes streams with pipes between the command's outputs and the given ones. These stay open: the command may
@@ -98,9 +98,8 @@ func (p *pump) rest() error {
 	return err
 }
 
-// end passes the rest on, and waits for that, or until nobody has read it for some time.
+// end copies the rest. It waits until the reader has taken it or is gone, as a command without a pump does.
 func (p *pump) end() {
-	_ = p.to.SetWriteDeadline(time.Now().Add(drainTime)) // these fail where it has ended
-	_ = p.from.SetReadDeadline(time.Now())
+	_ = p.from.SetReadDeadline(time.Now()) // fails if it has ended
 	<-p.over
 }

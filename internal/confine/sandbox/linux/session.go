@@ -320,6 +320,25 @@ const (
 	schedAttrSize = 56
 )
 
+// share adds what the first process of a shared sandbox looks at before each command.
+func (b *builder) share() {
+	b.Share(1024)
+	b.lookAtLimits()
+	b.Around()
+}
+
+// lookAtLimits looks at what the commands inherit from the first process, and other processes can change.
+func (b *builder) lookAtLimits() {
+	at := b.Seen
+	for res := range numRlimits {
+		b.Call("look", unix.SYS_PRLIMIT64, none, spawn.Int(res), none, spawn.At(at(16)))
+	}
+	b.Call("look", unix.SYS_SCHED_GETATTR, none, spawn.At(at(schedAttrSize)), spawn.Int(schedAttrSize), none)
+	b.Call("look", unix.SYS_SCHED_GETAFFINITY, none, spawn.Int(256), spawn.At(at(256)))
+	prio := b.Save("look", b.Reg(), unix.SYS_IOPRIO_GET, spawn.Int(1), none)
+	b.Poke(at(8), prio)
+}
+
 // stay adds what the first process looks at between two commands. Whatever one
 // command could leave to the next is either gone with its processes, or seen
 // here; see docs/RATIONALE.md for the list.
@@ -343,13 +362,7 @@ func (b *builder) stay() {
 	b.Pass("look", unix.ENOSYS, unix.SYS_SHMCTL, none, spawn.Int(shmInfo), spawn.At(at(48)))
 	b.Pass("look", unix.ENOSYS, unix.SYS_SEMCTL, none, none, spawn.Int(semInfo), spawn.At(at(40)))
 	b.Pass("look", unix.ENOSYS, unix.SYS_MSGCTL, none, spawn.Int(msgInfo), spawn.At(at(32)))
-	for res := range numRlimits {
-		b.Call("look", unix.SYS_PRLIMIT64, none, spawn.Int(res), none, spawn.At(at(16)))
-	}
-	b.Call("look", unix.SYS_SCHED_GETATTR, none, spawn.At(at(schedAttrSize)), spawn.Int(schedAttrSize), none)
-	b.Call("look", unix.SYS_SCHED_GETAFFINITY, none, spawn.Int(256), spawn.At(at(256)))
-	prio := b.Save("look", b.Reg(), unix.SYS_IOPRIO_GET, spawn.Int(1), none)
-	b.Poke(at(8), prio)
+	b.lookAtLimits()
 	b.Try("look", unix.SYS_RT_SIGTIMEDWAIT, spawn.At(child), none, spawn.At(b.zero), spawn.Int(8))
 	b.Call("look", unix.SYS_RT_SIGPENDING, spawn.At(at(8)), spawn.Int(8))
 	b.Around()

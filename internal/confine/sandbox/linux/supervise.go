@@ -266,10 +266,7 @@ func (d *decider) may(kind tool.ActionKind, p string) error {
 		return refusal{a, decided}
 	}
 	return &supervisor.Ask{About: a.String(), Wait: func(ctx context.Context) error {
-		if d.answers.Get(ctx, a.String(), func() bool { return d.ask(ctx, a, decided) }) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.given[a.String()] = true
+		if d.answers.Get(ctx, a.String(), func() bool { return d.ask(ctx, a, decided) }) && d.approve(a) {
 			return nil
 		}
 		decided.Reason += ", which was not given"
@@ -277,11 +274,22 @@ func (d *decider) may(kind tool.ActionKind, p string) error {
 	}}
 }
 
-// outlive is called when the call has ended before the processes of its command.
+// outlive is called when the call has ended before the processes of its command. They keep no approval.
 func (d *decider) outlive() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.over = true
+	clear(d.given)
+}
+
+// approve remembers an approval. It returns false if the call has ended.
+func (d *decider) approve(a tool.Action) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.over {
+		d.given[a.String()] = true
+	}
+	return !d.over
 }
 
 func (d *decider) isOver() bool {

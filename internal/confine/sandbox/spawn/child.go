@@ -196,8 +196,9 @@ func release(h *header) {
 	}
 }
 
-// host starts a process for each command of a shared sandbox, and goes on with the next. In the
-// process of a command it returns the command's status descriptor, and h is the command's program.
+// host starts a process for each command of a shared sandbox. In that process it returns the command's
+// status descriptor, and h is the command's program. A command does not start if others have changed
+// what this process looks at, such as its limits, which the command would inherit.
 //
 //go:norace
 //go:nosplit
@@ -205,10 +206,17 @@ func release(h *header) {
 func host(h **header, rec *record) uintptr {
 	ignore := [4]uint64{1} // SIG_IGN: the kernel collects the children
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
+	ops := unsafe.Add(unsafe.Pointer(*h), unsafe.Sizeof(header{}))
+	if !same(*h, ops, &(*h).Own, true) {
+		fail(rec, uintptr((*h).Before)+uintptr((*h).NOps), unix.EUCLEAN)
+	}
 	for {
 		next := resume(*h, rec)
 		status := uintptr(next.Regs[RegStatus])
-		pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		pid, e := uintptr(0), unix.EUCLEAN
+		if same(*h, ops, &(*h).Own, false) {
+			pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		}
 		if pid == 0 && e == 0 {
 			*h = next
 			return status
@@ -224,9 +232,9 @@ func host(h **header, rec *record) uintptr {
 	}
 }
 
-// attach makes this process the one that waits for the command of a shared sandbox, and for all that
-// the command leaves behind: it is its own child reaper (PR_SET_CHILD_SUBREAPER), so that the processes
-// of a command can always be told from those of another.
+// attach makes this process wait for a command of a shared sandbox, and for all processes that the command
+// leaves behind. As their child reaper (PR_SET_CHILD_SUBREAPER) it stays their ancestor, which tells them
+// from the processes of other commands.
 //
 //go:norace
 //go:nosplit

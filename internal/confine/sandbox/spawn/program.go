@@ -260,12 +260,12 @@ func (p *Program) Stay(n int) {
 	p.around.Seen = uint64(p.Bytes(make([]byte, 2*n)))
 }
 
-// Share ends the part that makes a sandbox in which commands run beside each other
-// ([Zygote.Start]). What one of them leaves behind, files and processes, is there for the others.
-func (p *Program) Share() {
+// Share is [Program.Stay] for a sandbox in which commands run at the same time ([Zygote.Start]). Files and
+// processes that one of them leaves behind are there for the others. No command starts after the first process
+// has found a difference; it does not look at the surroundings ([Program.Around]).
+func (p *Program) Share(n int) {
 	p.shares = true
-	p.Stay(0)
-	p.Around()
+	p.Stay(n)
 }
 
 // HandSelf adds the calls that give the process of a command in a shared sandbox to

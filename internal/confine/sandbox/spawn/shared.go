@@ -28,10 +28,7 @@ func (z *Zygote) Start(p *Program, files [3]int) (*Child, error) {
 	c := &Child{shares: z, loose: true, started: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}), pidfd: -1, prog: p,
 		handed: make(chan *os.File, 1), status: os.NewFile(uintptr(status[0]), "status")}
 	err = z.first.give(program, files[0], files[1], files[2], status[1])
-	if errors.Is(err, errGone) {
-		c.gone, err = true, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errGone) {
 		_ = c.status.Close()
 		return nil, err
 	}
@@ -49,11 +46,25 @@ func (z *Zygote) Alive() bool {
 	}
 }
 
+// lostTime is longer than the report of the spawner's end takes.
+const lostTime = 100 * time.Millisecond
+
+// lost reports whether the sandbox ended because the spawner did. The processes of both end
+// shortly before that is known.
+func (z *Zygote) lost() bool {
+	select {
+	case <-z.first.ended:
+		return z.first.lost
+	case <-time.After(lostTime):
+		return false
+	}
+}
+
 // Gone is closed when the command of a shared sandbox and everything that it left behind has ended.
 func (c *Child) Gone() <-chan struct{} { return c.ended }
 
-// Left is Gone where the command has left something behind in a shared sandbox, else nil. It is
-// asked after Wait.
+// Left returns the channel of Gone if the command left processes behind in a shared sandbox, else
+// nil. Call it after Wait.
 func (c *Child) Left() <-chan struct{} {
 	if c.shares == nil || !c.left {
 		return nil
@@ -61,7 +72,7 @@ func (c *Child) Left() <-chan struct{} {
 	return c.ended
 }
 
-// follow is watch for a command in a shared sandbox. It reads until no process of the command is left.
+// follow reads the records of a command in a shared sandbox until no process of the command is left.
 func (c *Child) follow() {
 	started, over := false, false
 	begin := func() {
@@ -96,8 +107,8 @@ func (c *Child) follow() {
 		case err != nil:
 			if !over {
 				c.exit.CPU = time.Duration(c.used.Load())
-				c.exit.Lost = c.shares.first.lost // the others know nothing of how it ended
-				c.exit.Stale = c.gone && c.exit.Failed == ""
+				c.exit.Lost = c.shares.lost()
+				c.exit.Stale = !started && !c.exit.Lost && c.exit.Failed == "" // its process hands itself over first
 			}
 			return
 		case kind == recordHanded && fd >= 0 && !started:
