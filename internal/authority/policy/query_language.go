@@ -157,12 +157,20 @@ func (r *Rules) fileLanguage(b *language.Builder, p *filePattern, over bool) lan
 	l := r.spellingLanguage(b, p)
 	if over {
 		l = b.Or(l, b.And(r.packageLanguage(b), p.roughly(b, any)))
+		if r.env.Repository != "" { // its paths are judged as others are
+			l = b.Or(l, b.Then(b.Text(r.env.Repository), below(b)))
+		}
 	} else if len(p.exact.Literals()) > 0 {
 		// Whether a name after a wildcard is spelled is not certain.
-		l = b.And(l, b.Not(b.Then(language.All, b.Text("/"), sensitiveParts(b, p.write), b.Or(language.Empty, b.Then(b.Text("/"), language.All)))))
+		l = b.And(l, b.Not(b.Then(language.All, b.Text("/"), sensitiveParts(b, p.write), below(b))))
 		l = b.And(l, b.Not(r.ownPlaces(b)))
 	}
 	return l
+}
+
+// below is the rest of a path behind a folder.
+func below(b *language.Builder) language.Language {
+	return b.Or(language.Empty, b.Then(b.Text("/"), language.All))
 }
 
 // roughly has all paths of a pattern, and may have more: of one with ** it has all paths below its literal beginning. The

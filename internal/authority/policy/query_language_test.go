@@ -70,7 +70,7 @@ func randomSubject(rnd *rand.Rand, section string) (tool.Action, string) {
 		m := someModels[1+rnd.IntN(len(someModels)-1)]
 		return tool.Action{Kind: tool.Model, Model: m}, m
 	}
-	p := []string{"/w", "/home", "/state", "", "/home/.config"}[rnd.IntN(5)]
+	p := []string{"/w", "/home", "/state", "", "/home/.config", "/long/path/of/a/repository/.git"}[rnd.IntN(6)]
 	for range 1 + rnd.IntN(5) {
 		p += "/" + someNames[rnd.IntN(len(someNames))]
 	}
@@ -84,7 +84,7 @@ var asked = []string{"files.read", "files.write", "files.delete", "network", "co
 // language knows; and what the language gives as an example, the chain mostly decides so.
 func TestLanguagesHaveAllThatIsDecided(t *testing.T) {
 	racetest.Skip(t, "one goroutine computes")
-	env := policy.Env{Workspace: "/w", Home: "/home", State: "/state", Path: []string{"/usr/bin", "/bin"}}
+	env := policy.Env{Workspace: "/w", Home: "/home", State: "/state", Path: []string{"/usr/bin", "/bin"}, Repository: "/long/path/of/a/repository/.git"}
 	examples, held := 0, 0
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 7))

@@ -114,6 +114,7 @@ func (d *decider) byEntry(p string, by refusal) bool {
 	if byRule(by) {
 		return true
 	}
+	p = d.chain.InWorkspace(p)
 	i := strings.LastIndex(p+"/", "/.git/")
 	return d.may(tool.FileWrite, path.Join(p[:i], sandbox.AnyName, p[i+len("/.git"):])) != nil
 }
@@ -191,6 +192,9 @@ func (d *decider) holds(git, folder string) bool {
 		return false // behind a link, .. is another folder; Git takes the rest for a comment
 	}
 	top, _, _ := strings.Cut(git+"/", "/.git/")
+	if of := d.chain.Repository(); of != "" && sandbox.Within(git, of+"/worktrees") {
+		top = d.p.Env().Workspace
+	}
 	to := path.Join(git, folder)
 	return to != top && sandbox.Within(to, top) && !strings.Contains(to+"/", "/.git/") && d.hasNoLink(to, top)
 }
