@@ -86,3 +86,47 @@ func TestALinkedWorktreeOpensOnlyTheRepository(t *testing.T) {
 		t.Errorf("a program of the command was run\n%s", said)
 	}
 }
+
+// A command neither removes a worktree that it does not see, nor has the repository name another folder for it, nor one
+// that the command could not fill.
+func TestWorktreesElsewhereStay(t *testing.T) {
+	racetest.Skip(t, oneByOne)
+	needGit(t)
+	const name = "sh -c 'echo TO > .git/worktrees/N/gitdir'; echo TO > g; cp g .git/worktrees/N/gitdir; mv g .git/worktrees/N/gitdir; cat f"
+	for what, script := range map[string]string{
+		"prune":                "git worktree prune --expire now",
+		"gc":                   "git -c gc.worktreePruneExpire=now gc -q",
+		"remove":               "git worktree remove --force ELSE",
+		"removed by hand":      "rm -rf .git/worktrees/*",
+		"moved":                "mv .git/worktrees/tree x; mv .git/worktrees x; mv .git/worktrees/tree .git/worktrees/y",
+		"the workspace for it": strings.NewReplacer("N", "tree", "TO", "$PWD/sub/.git").Replace("mkdir sub; " + name),
+		"another for it":       strings.NewReplacer("N", "tree", "TO", "BESIDE/.git").Replace(name),
+		"a new one":            strings.NewReplacer("N", "evil", "TO", "BESIDE/.git").Replace("mkdir -p .git/worktrees/evil; " + name),
+		"a new one, relative":  strings.NewReplacer("N", "evil", "TO", "RELATIVE/.git").Replace("mkdir -p .git/worktrees/evil; " + name),
+		"a new one, by a link": strings.NewReplacer("N", "evil", "TO", "$PWD/l/.git").Replace("ln -s BESIDE l; mkdir -p .git/worktrees/evil; " + name),
+		"a new one, two lines": strings.NewReplacer("N", "evil", "TO", "BESIDE/.git").Replace("mkdir -p .git/worktrees/evil; printf '%s\\n/.git\\n' BESIDE > .git/worktrees/evil/gitdir; " + name),
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newLeadWorld(t, lead{}, ".", "", "none", false)
+			base, err := filepath.EvalSymlinks(t.TempDir())
+			must(t, err)
+			relative, err := filepath.Rel(filepath.Join(w.world.dir, ".git/worktrees/evil"), base+"/beside")
+			must(t, err)
+			w.person.sh(w.world.dir, "git worktree add -q "+base+"/tree && mkdir "+base+"/beside")
+			out := w.sh(gitNames + "set +e; " + strings.NewReplacer("ELSE", base+"/tree", "BESIDE", base+"/beside", "RELATIVE", relative).Replace(script))
+			if b, err := os.ReadFile(filepath.Join(w.world.dir, ".git/worktrees/tree/gitdir")); err != nil || string(b) != base+"/tree/.git\n" {
+				t.Errorf("the repository names the worktree by %q, %v\n%s", b, err, out.Stderr.Data)
+			}
+			if b, err := os.ReadFile(filepath.Join(w.world.dir, ".git/worktrees/evil/gitdir")); err == nil {
+				t.Errorf("the repository names %q for a worktree", b)
+			}
+			if said := w.person.sh(base+"/tree", "git status --porcelain --branch"); said != "## tree\n" {
+				t.Errorf("in the worktree: %s", said)
+			}
+			if len(out.Refusals) == 0 {
+				t.Errorf("nothing was refused: %s", out.Stderr.Data)
+			}
+		})
+	}
+}
