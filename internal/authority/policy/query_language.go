@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -156,7 +157,11 @@ func (r *Rules) fileLanguage(b *language.Builder, p *filePattern, over bool) lan
 	}
 	l := r.spellingLanguage(b, p)
 	if over {
-		l = b.Or(l, b.And(r.packageLanguage(b), p.roughly(b, any)))
+		ordinary := []language.Language{r.packageLanguage(b)}
+		if p.write {
+			ordinary = append(ordinary, b.Then(b.Text(path.Join(r.env.Workspace, worktreeFolder[0], worktreeFolder[1])), below(b)))
+		}
+		l = b.Or(l, b.And(b.Or(ordinary...), p.roughly(b, any)))
 		if r.env.Repository != "" { // its paths are judged as others are
 			l = b.Or(l, b.Then(b.Text(r.env.Repository), below(b)))
 		}

@@ -242,7 +242,9 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 				packages = i + 2
 			}
 			if under.n > 0 || !ordinary {
-				need = t.need(key, rest == "")
+				if odd || !write || at-len(name)-1 != ws || !holdsWorktrees(name, rest) {
+					need = t.need(key, rest == "")
+				}
 				var from int
 				if from, need = under.step(t, key, i, need); from < i {
 					spell(out[from:i])
