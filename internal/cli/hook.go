@@ -50,8 +50,9 @@ the outcome, marked as reported by the agent. All calls of one agent session
 are one run.
 
 Without -p the policy is the trusted remit.yaml of the nearest folder at or
-above the event's folder, which is then the workspace. Without a policy every
-call is denied.
+above the event's folder, which is then the workspace. In a linked Git worktree
+of the workspace's repository, that worktree is the workspace. Without a policy
+every call is denied.
 
 With --confine the agent's shell gets every command as remit sh -c COMMAND
 instead: that decides and records it, and runs it in the sandbox.
