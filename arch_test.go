@@ -69,7 +69,7 @@ var mayImport = map[string]string{
 	"service/people":       "authority/policy base/canon base/clip base/fault base/pause base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/google/uuid github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
 	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants",
 	"doors/listen":         "net syscall base/fault base/wholefile",
-	"service/home":         "base/homedir base/walk base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
+	"service/home":         "confine/repository base/homedir base/walk base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
 	// base: used by all
 	"base/commitment": "base/canon base/fault base/tool",

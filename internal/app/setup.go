@@ -70,12 +70,15 @@ type AgentSetup struct {
 // PlanSetup tells what [App.SetUp] would do. It refuses a remit.yaml that nobody trusted: a
 // repository can bring one.
 func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
-	out := Setup{Policy: filepath.Join(q.Workspace, "remit.yaml"), Agents: a.Clients.Found()}
 	name := q.Profile
 	if name == "" {
 		name = profile.Default
 	}
-	var err error
+	from, err := a.Policies.Holder(q.Workspace)
+	out := Setup{Policy: filepath.Join(from, "remit.yaml"), Agents: a.Clients.Found()}
+	if err != nil {
+		return out, err
+	}
 	if out.Profile, err = profile.Find(name); err != nil {
 		return out, err
 	}
@@ -87,7 +90,7 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 	if err = a.fillIn(ctx, q, &out); err != nil {
 		return out, err
 	}
-	src, trusted, err := a.Policies.Own(q.Workspace)
+	src, trusted, err := a.Policies.Own(from)
 	switch {
 	case err != nil:
 		return out, err

@@ -23,6 +23,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -49,8 +50,9 @@ the outcome, marked as reported by the agent. All calls of one agent session
 are one run.
 
 Without -p the policy is the trusted remit.yaml of the nearest folder at or
-above the event's folder, which is then the workspace. Without a policy every
-call is denied.
+above the event's folder, which is then the workspace. In a linked Git worktree
+of the workspace's repository, that worktree is the workspace. Without a policy
+every call is denied.
 
 With --confine the agent's shell gets every command as remit sh -c COMMAND
 instead, or as remit-hook sh -c COMMAND where that small program is installed
@@ -91,6 +93,8 @@ type hookDoor struct {
 	agent, policy, dir, home string
 	confine                  bool
 	confined                 *confinedHooks // of an agent that is confined as a whole; else nil
+	installed                string         // the workspace that the hook was installed for
+	elsewhere                string         // why the agent's folder is outside of the workspace; "": it is not
 }
 
 // run answers the event. Any failure, a panic and the deadline included, ends with a message
@@ -165,7 +169,12 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	}
 	switch e.Phase {
 	case hook.Before:
-		if script, ok := e.Script(); ok && h.confine {
+		script, ok := e.Script()
+		switch {
+		case !ok || !h.confine:
+		case h.elsewhere != "": // it would run in another folder than the agent believes
+			e.Refusal = h.elsewhere
+		default:
 			line, err := h.sandboxed(q, e.Session, script)
 			if err != nil {
 				return nil, err
@@ -180,7 +189,12 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	case hook.After:
 		return nil, h.report(ctx, a, q, e)
 	default:
-		return nil, h.end(ctx, a, q)
+		err := h.end(ctx, a, q)
+		if q.Workspace != h.installed { // the agent may also have worked there
+			q.Workspace = h.installed
+			err = errors.Join(err, h.end(ctx, a, q))
+		}
+		return nil, err
 	}
 }
 
@@ -250,12 +264,13 @@ func (h *hookDoor) sandboxed(q runs.ClientRequest, agentSession, script string) 
 
 // request names the session, and the workspace that its policy is of. The workspace comes
 // from the flags, the folder of this process, or a policy that was trusted: not from the
-// event alone.
+// event alone. In a linked worktree of its repository, that is the workspace.
 func (h *hookDoor) request(a *app.App, e *hook.Event) (runs.ClientRequest, error) {
 	if h.confined != nil {
 		h.confined.note(clientSession{e.Agent, e.Session}, e.Phase == hook.End)
 		q := h.confined.fixed
 		q.Client, q.Session, q.Asks = e.Agent, e.Session, e.Asks
+		h.installed = q.Workspace
 		return q, nil
 	}
 	q := runs.ClientRequest{Client: e.Agent, Session: e.Session, Policy: h.policy, Asks: e.Asks, Advice: adviseHook}
@@ -271,8 +286,15 @@ func (h *hookDoor) request(a *app.App, e *hook.Event) (runs.ClientRequest, error
 	if err == nil && search {
 		ws, err = a.Policies.Project(ws)
 	}
-	q.Workspace = ws
-	return q, err
+	if err != nil {
+		return q, err
+	}
+	at, inside := policies.For(ws, e.Folder())
+	if !inside {
+		h.elsewhere = fmt.Sprintf("this hook holds for %s, and the agent works in %s: run remit init there, or start the agent in %s", ws, e.Folder(), ws)
+	}
+	q.Workspace, h.installed = at, ws
+	return q, nil
 }
 
 // adviseHook tells an agent how a person answers a question.
@@ -327,6 +349,9 @@ func (h *hookDoor) verdict(c *runs.ClientSession, o runner.Outcome) hook.Verdict
 	parts := []string{"remit: " + fault.ForModel(o.Err)}
 	if c.Hint != "" {
 		parts = append(parts, string(c.Hint))
+	}
+	if h.elsewhere != "" && !strings.Contains(parts[0], h.elsewhere) {
+		parts = append(parts, h.elsewhere)
 	}
 	return hook.Verdict{Effect: policy.Deny, Reason: strings.Join(parts, "; ")}
 }

@@ -25,7 +25,8 @@ policy must allow every command of the script. A command that needs approval is
 refused with the remit approvals command that answers it.
 
 Without -p the policy is the trusted remit.yaml of the nearest folder at or
-above the current one. That folder, or -w, is the workspace. The script starts
+above the current one. That folder, or -w, is the workspace. In a linked Git
+worktree, the remit.yaml of the main worktree holds. The script starts
 in the current folder, or in the workspace if that is elsewhere.
 
 Connections that were refused are listed on standard error when it has ended.

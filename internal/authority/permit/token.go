@@ -87,6 +87,7 @@ func (p Permit) Work() (Work, error) {
 	for i, r := range t.Chain {
 		if i == 0 {
 			w.Bound = r.Env()
+			w.Bound.Repository = "" // the worker has a copy of the workspace alone
 		}
 		w.Policies = append(w.Policies, Policy{File: r.Policy().File(), Source: string(r.Policy().Source())})
 	}

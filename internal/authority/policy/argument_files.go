@@ -20,7 +20,7 @@ func (r *Rules) leaves(id sectionID, a *tool.Action, p string) bool {
 		return false
 	}
 	write := id != readSection
-	own := underAny([]string{r.env.Workspace, r.env.Home, r.env.State, r.own}, p)
+	own := underAny([]string{r.env.Workspace, r.env.Home, r.env.State, r.own, r.env.Repository}, p)
 	switch {
 	case !own && underAny(systemFolders[write], p):
 		return true

@@ -97,7 +97,7 @@ func (r *Rules) synthetic(name, reason string) boundEntry {
 }
 
 func checkEnvironment(env Env) error {
-	for what, dir := range map[string]string{"workspace": env.Workspace, "home": env.Home, "state folder": env.State} {
+	for what, dir := range map[string]string{"workspace": env.Workspace, "home": env.Home, "state folder": env.State, "repository": env.Repository} {
 		if dir == "" && what != "workspace" {
 			continue
 		}

@@ -80,9 +80,15 @@ func (r *Rules) judgeFile(id sectionID, a *tool.Action, link int, seen *ordinary
 
 func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, seen *ordinaryPaths, all *collector) (Effect, *boundEntry) {
 	if as, ok := r.owned(p); ok {
-		// A policy's rules for the folder's own path take precedence.
-		if _, b := r.judgePlainPath(id, a, p, link, seen, nil); b == nil {
+		// A policy's rules for the folder's own path take precedence. In a repository the strictest rule holds, as it does
+		// for one in the workspace.
+		e, b := r.judgePlainPath(id, a, p, link, seen, nil)
+		if b == nil {
 			p = as
+		} else if !r.inOwn(p) {
+			if stricter, b := r.judgePlainPath(id, a, as, link, seen, nil); b != nil && stricter < e {
+				p = as
+			}
 		}
 	}
 	if a.Argument != tool.NoArgument && r.leaves(id, a, p) {

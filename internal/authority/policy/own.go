@@ -75,15 +75,41 @@ func (c Chain) Data() []string {
 	return c[0].data
 }
 
-// owned gives the path in the workspace as which a path in the tool's own folder
+// Repository is the repository's own folder outside of the workspace, see [Env]; "": there is none.
+func (c Chain) Repository() string {
+	for _, r := range c {
+		if r != nil {
+			return r.env.Repository
+		}
+	}
+	return ""
+}
+
+// InWorkspace is the path in the workspace as which a path in [Chain.Repository] is judged. Other paths stay as they are.
+func (c Chain) InWorkspace(p string) string {
+	for _, r := range c {
+		if as, ok := r.inRepository(p); ok {
+			return as
+		}
+	}
+	return p
+}
+
+// owned gives the path in the workspace as which a path in the tool's own folder, or in the workspace's repository,
 // is judged.
 func (r *Rules) owned(p string) (string, bool) {
-	if r.own == "" || r.policy == nil {
+	if r.inOwn(p) {
+		return strings.TrimSuffix(r.env.Workspace, "/") + p[len(r.own):], true
+	}
+	return r.inRepository(p)
+}
+
+// inOwn reports whether a path is in the tool's own folder.
+func (r *Rules) inOwn(p string) bool { return r.own != "" && r.policy != nil && under(r.own, p) }
+
+func (r *Rules) inRepository(p string) (string, bool) {
+	if r == nil || r.env.Repository == "" || r.policy == nil || !under(r.env.Repository, p) {
 		return "", false
 	}
-	rest, ok := strings.CutPrefix(p, r.own)
-	if !ok || rest != "" && rest[0] != '/' {
-		return "", false
-	}
-	return strings.TrimSuffix(r.env.Workspace, "/") + rest, true
+	return strings.TrimSuffix(r.env.Workspace, "/") + "/.git" + p[len(r.env.Repository):], true
 }

@@ -51,6 +51,10 @@ type Env struct {
 	Home      string   // for ~/; "" if there is none
 	State     string   // $REMIT_HOME; "" if there is none. Its files are sensitive.
 	Path      []string // the trusted PATH before commands.path is added
+
+	// Repository is the folder .git of the main worktree, where the workspace is a linked one; "": it is not. The rules
+	// for .git in the workspace hold there.
+	Repository string `json:",omitempty"`
 }
 
 // Policy is a parsed policy document. It is immutable. The zero Policy allows

@@ -21,7 +21,7 @@ func (c Chain) FilesDigest() (d tool.Digest, ok bool) {
 		if r == nil || r.policy == nil || len(r.policy.src) == 0 {
 			return d, false
 		}
-		write(string(r.policy.src), r.env.Workspace, r.env.Home, r.env.State, r.own)
+		write(string(r.policy.src), r.env.Workspace, r.env.Home, r.env.State, r.own, r.env.Repository)
 	}
 	return tool.Digest(h.Sum(nil)), len(c) > 0
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -156,13 +157,25 @@ func (r *Rules) fileLanguage(b *language.Builder, p *filePattern, over bool) lan
 	}
 	l := r.spellingLanguage(b, p)
 	if over {
-		l = b.Or(l, b.And(r.packageLanguage(b), p.roughly(b, any)))
+		ordinary := []language.Language{r.packageLanguage(b)}
+		if p.write {
+			ordinary = append(ordinary, b.Then(b.Text(path.Join(r.env.Workspace, worktreeFolder[0], worktreeFolder[1])), below(b)))
+		}
+		l = b.Or(l, b.And(b.Or(ordinary...), p.roughly(b, any)))
+		if r.env.Repository != "" { // its paths are judged as others are
+			l = b.Or(l, b.Then(b.Text(r.env.Repository), below(b)))
+		}
 	} else if len(p.exact.Literals()) > 0 {
 		// Whether a name after a wildcard is spelled is not certain.
-		l = b.And(l, b.Not(b.Then(language.All, b.Text("/"), sensitiveParts(b, p.write), b.Or(language.Empty, b.Then(b.Text("/"), language.All)))))
+		l = b.And(l, b.Not(b.Then(language.All, b.Text("/"), sensitiveParts(b, p.write), below(b))))
 		l = b.And(l, b.Not(r.ownPlaces(b)))
 	}
 	return l
+}
+
+// below is the rest of a path behind a folder.
+func below(b *language.Builder) language.Language {
+	return b.Or(language.Empty, b.Then(b.Text("/"), language.All))
 }
 
 // roughly has all paths of a pattern, and may have more: of one with ** it has all paths below its literal beginning. The

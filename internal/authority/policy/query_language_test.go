@@ -19,7 +19,7 @@ import (
 var (
 	somePaths = strings.Fields(`** src/** src/*.go **/private **/*.KEY ~/** ~/.ssh/** ~/.config/** /etc/* src/a?c /** out/[a-c]x/** {src,out}/**/b **/.env
 		~/.config/gcloud /state/** ~/.config/*/x id_rsa* src/id_* **/.git .git/** **/config .env.* **/.e*`)
-	someNames = strings.Fields(`src out a.go abc private Private x.key .env .ssh .config gcloud x b id_rsa id_rsa.pub etc .git config hooks HEAD state proc ax node_modules .env.example .env.Dist .env.local`)
+	someNames = strings.Fields(`src out a.go abc private Private x.key .env .ssh .config gcloud x b id_rsa id_rsa.pub etc .git config hooks HEAD state proc ax node_modules .env.example .env.Dist .env.local .claude worktrees`)
 	someHosts = []string{"*", "api.test", "*.api.test", "GET api.test", "POST,PUT https://api.test/v1/**", "http://localhost:3000", "127.0.0.1:8080",
 		"tcp://git.test:22", "GET https://*.api.test/v1/*/x", "api.test:8443", "https://*/v1", "[::1]:8080"}
 	someTargets = []string{"https://api.test/", "https://a.api.test/v1/x", "https://a.api.test/v1/b/x", "http://localhost:3000/", "https://127.0.0.1:8080/a",
@@ -70,7 +70,7 @@ func randomSubject(rnd *rand.Rand, section string) (tool.Action, string) {
 		m := someModels[1+rnd.IntN(len(someModels)-1)]
 		return tool.Action{Kind: tool.Model, Model: m}, m
 	}
-	p := []string{"/w", "/home", "/state", "", "/home/.config"}[rnd.IntN(5)]
+	p := []string{"/w", "/home", "/state", "", "/home/.config", "/long/path/of/a/repository/.git", "/w/.claude/worktrees"}[rnd.IntN(7)]
 	for range 1 + rnd.IntN(5) {
 		p += "/" + someNames[rnd.IntN(len(someNames))]
 	}
@@ -84,7 +84,7 @@ var asked = []string{"files.read", "files.write", "files.delete", "network", "co
 // language knows; and what the language gives as an example, the chain mostly decides so.
 func TestLanguagesHaveAllThatIsDecided(t *testing.T) {
 	racetest.Skip(t, "one goroutine computes")
-	env := policy.Env{Workspace: "/w", Home: "/home", State: "/state", Path: []string{"/usr/bin", "/bin"}}
+	env := policy.Env{Workspace: "/w", Home: "/home", State: "/state", Path: []string{"/usr/bin", "/bin"}, Repository: "/long/path/of/a/repository/.git"}
 	examples, held := 0, 0
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 7))

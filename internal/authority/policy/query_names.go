@@ -33,7 +33,7 @@ func (c Chain) NamesLike(name string) *LikeNames {
 		if r == nil {
 			continue
 		}
-		n.spell(r.state, r.own, r.env.Workspace)
+		n.spell(r.state, r.own, r.env.Workspace, r.env.Repository)
 		for _, id := range []sectionID{readSection, writeSection} {
 			for _, list := range r.sections[id].lists {
 				for i := range list {

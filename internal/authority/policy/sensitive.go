@@ -228,7 +228,7 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 	var under trails
 	sensitive, inKernel, odd := false, false, folded != p
 	ws, packages := r.packagesFrom(p), -1 // packages: the segment from which on names are those of packages
-	_, own := r.owned(p)                  // the names in it are ordinary; those of the way to it are spelled
+	own := r.inOwn(p)                     // the names in it are ordinary; those of the way to it are spelled
 	out := buf[:0]
 	for i, at, rest := 0, 0, strings.TrimPrefix(folded, "/"); rest != ""; i++ {
 		var name string
@@ -250,7 +250,9 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 				packages = i + 2
 			}
 			if under.n > 0 || !ordinary {
-				need = t.need(key, rest == "")
+				if odd || !write || at-len(name)-1 != ws || !holdsWorktrees(name, rest) {
+					need = t.need(key, rest == "")
+				}
 				var from int
 				if from, need = under.step(t, key, i, need); from < i {
 					spell(out[from:i])

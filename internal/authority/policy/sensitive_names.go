@@ -91,6 +91,16 @@ var exceptions = map[string][]string{".env.*": {".env.example", ".env.sample", "
 // are not among them: people also call folders of their own so.
 var packageFolders = []string{"node_modules", "bower_components", "jspm_packages", "site-packages", "dist-packages", "__pypackages__", ".venv", ".tox", ".nox"}
 
+// worktreeFolder is the folder of the workspace where Claude Code keeps linked worktrees. Names below it are judged like
+// other names of the workspace.
+var worktreeFolder = [2]string{".claude", "worktrees"}
+
+// holdsWorktrees reports whether a name of the workspace and the rest of its path lead into [worktreeFolder].
+func holdsWorktrees(name, rest string) bool {
+	first, _, _ := strings.Cut(rest, "/")
+	return name == worktreeFolder[0] && first == worktreeFolder[1]
+}
+
 // repositoryFolders are those of version control.
 var repositoryFolders = []string{".git", ".hg", ".jj", ".sl"}
 

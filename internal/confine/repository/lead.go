@@ -123,6 +123,9 @@ func (f *Finder) Outward(dir string) (lead string) {
 	return lead
 }
 
+// Overlap reports whether one of two folders is in the other.
+func Overlap(a, b string) bool { return within(a, b) || within(b, a) }
+
 func within(dir, p string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

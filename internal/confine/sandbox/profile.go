@@ -344,8 +344,9 @@ func (c *compiler) possible(n *Node) (a Access) {
 		if n.Path == "/" || bit == WriteOnly && c.in.Held != "" && !Within(n.Path, c.in.Held) {
 			continue
 		}
-		meets := func(root string) bool { return Within(n.Path, root) || Within(root, n.Path) && !n.folder(root) }
-		if slices.ContainsFunc(PossibleRoots(c.in.Chain, kind), meets) && c.everyLink(kind, n.Path) {
+		at := c.in.Chain.InWorkspace(n.Path)
+		meets := func(root string) bool { return Within(at, root) || Within(root, at) && !n.folder(root) }
+		if slices.ContainsFunc(PossibleRoots(c.in.Chain, kind), meets) && c.everyLink(kind, at) {
 			a |= bit
 		}
 	}

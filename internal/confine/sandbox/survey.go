@@ -112,7 +112,7 @@ func Covers(root, p string) bool {
 func (s *Survey) look(ctx context.Context, roots []string) (out []*Node, err error) {
 	for _, r := range roots {
 		real, err := s.Real(r)
-		if err != nil || slices.ContainsFunc(out, func(n *Node) bool { return Covers(n.Path, real) }) {
+		if r == "" || err != nil || slices.ContainsFunc(out, func(n *Node) bool { return Covers(n.Path, real) }) {
 			continue // a missing file needs no rule
 		}
 		st, err := os.Lstat(real)

@@ -213,6 +213,16 @@ func (e *Event) Script() (script string, ok bool) {
 	return "", false
 }
 
+// Folder is where the agent carries out the call: a command can have a folder of its own.
+func (e *Event) Folder() string {
+	for _, c := range e.Calls {
+		if dir, ok := c.Args["cwd"].(string); ok && c.Tool == "shell.run" {
+			return dir
+		}
+	}
+	return e.Dir
+}
+
 // Replace is the hook's output that has the agent's shell run another command line. An agent that
 // cannot be told so is an error.
 func (e *Event) Replace(commandLine string) ([]byte, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -39,7 +40,11 @@ func (h *Home) changed() {
 
 // Env is the environment that policies are bound to.
 func (h *Home) Env(workspace string) policy.Env {
-	return policy.Env{Workspace: workspace, Home: RealPath(h.UserHome), State: RealPath(h.Dir), Path: h.Path}
+	env := policy.Env{Workspace: workspace, Home: RealPath(h.UserHome), State: RealPath(h.Dir), Path: h.Path}
+	if t, ok := repository.LinkedWorktree(workspace); ok && t.Main != "" && !repository.Overlap(t.Common, env.State) {
+		env.Repository = t.Common
+	}
+	return env
 }
 
 // ToolEnv is the same for tools.

@@ -123,14 +123,18 @@ func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	src, known, err := s.workspacePolicy(workspace)
+	from, err := s.Holder(workspace)
+	if err != nil {
+		return nil, "", err
+	}
+	src, known, err := s.workspacePolicy(from)
 	switch {
 	case err != nil:
 		return nil, "", err
 	case src == nil:
 		return none, HintNone, nil
 	case known == runner.DigestOf(src).String():
-		p, err := policy.Parse(filepath.Join(workspace, workspaceFile), src)
+		p, err := policy.Parse(filepath.Join(from, workspaceFile), src)
 		return p, "", err
 	case known == "":
 		return none, hintNew, nil
@@ -147,21 +151,24 @@ func (s *Policies) Missing(workspace string) string {
 	return string(hint)
 }
 
-// Project returns the nearest folder, from dir upwards, whose remit.yaml was trusted; without one,
-// dir. The authority comes from the trust, not from the caller that names dir.
+// Project returns the nearest folder, from dir upwards, whose remit.yaml was trusted, or that has the policy of its
+// repository's main worktree; without one, dir. The authority comes from the trust, not from the caller that names dir.
 func (s *Policies) Project(dir string) (string, error) {
 	list, err := s.trusted().List()
 	if err != nil {
 		return "", err
 	}
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, ok := home.Entry(list, filepath.Join(at, workspaceFile)); ok {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return dir, nil
+	for _, decides := range []func(at string) bool{
+		func(at string) bool { _, ok := home.Entry(list, filepath.Join(at, workspaceFile)); return ok },
+		func(at string) bool { return holder(list, at) != at },
+	} {
+		for at, last := dir, ""; at != last; at, last = filepath.Dir(at), at {
+			if decides(at) {
+				return at, nil
+			}
 		}
 	}
+	return dir, nil
 }
 
 // Read reads a policy file.

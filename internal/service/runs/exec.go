@@ -163,7 +163,8 @@ func (t *execTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
 }
 
 func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
-	made := shelltool.MakeFolders(p, command.Actions(t.q.Argv, p.Env(), p.Env().Workspace))
+	starts := command.Actions(t.q.Argv, p.Env(), p.Env().Workspace)
+	made := shelltool.MakeFolders(p, starts)
 	out, err := t.box.Run(ctx, p, sandbox.Command{
 		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.asker(p.Chain().Terms()), Notice: t.q.Notice, Observe: t.q.Learn != "",
 		Env: t.q.Env, Services: t.q.Services, Publish: t.q.Publish,
@@ -171,7 +172,7 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 	if err != nil && out.Duration == 0 {
 		return tool.Result{}, err // it did not run
 	}
-	out.Hints = append(made, shelltool.HintMissing(p, out)...)
+	out.Hints = slices.Concat(made, shelltool.HintMissing(p, out), shelltool.HintWorktrees(p, starts, out))
 	t.outcome = out
 	if err == nil {
 		err = shelltool.Failure(out)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -91,4 +92,36 @@ func DeletesUnnamed(argv []string, env tool.Env, dir string) bool {
 	}
 	d := newDeriver(env, dir)
 	return slices.ContainsFunc(r.operands(), func(w string) bool { return d.argumentPath(w) == "" })
+}
+
+// GitWorktree returns the folder in which a git command line that starts in dir adds a worktree; "": it adds none, or the
+// text does not tell.
+func GitWorktree(argv []string, dir string) string {
+	at := slices.Index(argv, "worktree")
+	if at < 1 || path.Base(argv[0]) != "git" || at+1 >= len(argv) || argv[at+1] != "add" {
+		return ""
+	}
+	for i, word := range argv[1:at] {
+		if word == "-C" {
+			dir = absolute(dir, argv[i+2])
+		}
+	}
+	for i := at + 2; i < len(argv); i++ {
+		switch word := argv[i]; {
+		case nonLiteral(dir + word):
+			return ""
+		case slices.Contains([]string{"-b", "-B", "--reason"}, word):
+			i++
+		case !strings.HasPrefix(word, "-"):
+			return absolute(dir, word)
+		}
+	}
+	return ""
+}
+
+func absolute(dir, p string) string {
+	if path.IsAbs(p) {
+		return path.Clean(p)
+	}
+	return path.Join(dir, p)
 }

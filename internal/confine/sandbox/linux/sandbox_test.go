@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	finder "github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
@@ -75,6 +76,9 @@ func (w *world) allow(sources ...string) {
 	exe, err := os.Executable()
 	must(w.t, err)
 	env := policy.Env{Workspace: w.dir, Path: []string{"/usr/local/bin", "/usr/bin", "/bin"}, Home: w.home}
+	if t, ok := finder.LinkedWorktree(w.dir); ok {
+		env.Repository = t.Common
+	}
 	var chain policy.Chain
 	for _, src := range sources {
 		pol, err := policy.Parse("test.yaml", []byte(strings.ReplaceAll(src, "EXE", exe)))

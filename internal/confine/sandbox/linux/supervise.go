@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 	"unsafe"
@@ -98,7 +99,7 @@ func (r run) supervise(child *spawn.Child, ask permit.Asker) (*supervised, error
 		ask = r.p.Asker()
 	}
 	d := newDecider(r.p, r.prof, r.st.layers, ask)
-	o := supervisor.Options{IDs: supervisor.IDs{User: insideID, Group: insideID}, Spawner: r.sp, Decide: d.decide, Denied: d.denied, Names: r.b.namesOf(r.p.Env().Workspace)}
+	o := supervisor.Options{IDs: supervisor.IDs{User: insideID, Group: insideID}, Spawner: r.sp, Decide: d.decide, Denied: d.denied, Names: r.b.namesOf(cmp.Or(r.p.Chain().Repository(), path.Join(r.p.Env().Workspace, ".git")))}
 	s := &supervised{decider: d}
 	if r.watch {
 		s.watch = newObserver()
@@ -111,9 +112,10 @@ func (r run) supervise(child *spawn.Child, ask permit.Asker) (*supervised, error
 	return s, nil
 }
 
-// namesOf is the lock for the names of a workspace. Sandboxes of two workspaces do not wait for each other.
-func (b *Box) namesOf(workspace string) *sync.RWMutex {
-	names, _ := b.workspaces.LoadOrStore(workspace, new(sync.RWMutex))
+// namesOf is the lock for the names of a workspace, and of the other worktrees of its repository. Sandboxes of other
+// workspaces do not wait for each other.
+func (b *Box) namesOf(repository string) *sync.RWMutex {
+	names, _ := b.workspaces.LoadOrStore(repository, new(sync.RWMutex))
 	return names.(*sync.RWMutex)
 }
 

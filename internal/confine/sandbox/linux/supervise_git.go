@@ -37,6 +37,8 @@ func (d *decider) ofRepository(r supervisor.Request, err error) error {
 	switch {
 	case !ok, !errors.As(err, &by), d.byEntry(r.Path, by):
 		return err
+	case removes && !strings.HasSuffix(part, ".lock") && d.elsewhere(git) != "":
+		return worktreeRefusal(r.Path, "its worktree "+d.elsewhere(git)+" is outside of the sandbox, where Git takes it for removed; prune and remove worktrees outside")
 	case resumed[part] != nil:
 		return ifHarmless(r, err, resumed[part])
 	case r.Act == supervisor.Create|supervisor.Folder && (part == "" || part == "hooks"), removes && part == "":
@@ -56,8 +58,8 @@ func (d *decider) ofRepository(r supervisor.Request, err error) error {
 		return nil // Git runs no hook of that name
 	case part == "config" || part == "config.worktree":
 		return d.ofConfig(r, path.Join(git, part), err)
-	case nested(git) && part == "gitdir" && d.leads.Around(r.Path):
-		return err // it says from where relative settings lead
+	case nested(git) && part == "gitdir":
+		return d.ofGitdir(r, git, err)
 	case nested(git) && part == "commondir" && removes:
 		return nil
 	case nested(git) && !steers(part) && (r.Act&supervisor.Moved == 0 || kindOf(r.File) != unix.S_IFDIR):
@@ -88,8 +90,9 @@ func (d *decider) leadsBack(git, part, text string, err error) error {
 	if !isGitFolder(to) || !nested(to) || !d.concerns(to) {
 		return err
 	}
-	if !d.hasNoLink(to, to[:strings.LastIndex(to, "/.git/")]) {
-		return err
+	top := to[:strings.LastIndex(to, "/.git/")]
+	if !d.hasNoLink(to, top) || d.may(tool.FileWrite, path.Join(top, ".git", sandbox.AnyName)) != nil {
+		return err // another repository could take the folder for a worktree of its own
 	}
 	return nil // Git writes a file .git before it makes the folder
 }
@@ -114,6 +117,7 @@ func (d *decider) byEntry(p string, by refusal) bool {
 	if byRule(by) {
 		return true
 	}
+	p = d.chain.InWorkspace(p)
 	i := strings.LastIndex(p+"/", "/.git/")
 	return d.may(tool.FileWrite, path.Join(p[:i], sandbox.AnyName, p[i+len("/.git"):])) != nil
 }
@@ -191,6 +195,9 @@ func (d *decider) holds(git, folder string) bool {
 		return false // behind a link, .. is another folder; Git takes the rest for a comment
 	}
 	top, _, _ := strings.Cut(git+"/", "/.git/")
+	if of := d.chain.Repository(); of != "" && sandbox.Within(git, of+"/worktrees") {
+		top = d.p.Env().Workspace
+	}
 	to := path.Join(git, folder)
 	return to != top && sandbox.Within(to, top) && !strings.Contains(to+"/", "/.git/") && d.hasNoLink(to, top)
 }

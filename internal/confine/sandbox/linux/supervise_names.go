@@ -108,7 +108,7 @@ func (d *decider) alike(a, b string) bool {
 // their content, since each path in them is decided when it is used.
 func skeleton(in *sandbox.Inputs, l *layers) {
 	system := map[string]bool{}
-	keep := slices.Concat(roots(in.Chain, in.Dir), in.Chain.Sockets(), []string{in.Held})
+	keep := slices.Concat(roots(in.Chain, in.Dir), in.Chain.Sockets(), []string{in.Held, in.Chain.Repository()})
 	for _, m := range unwritable(in.Image, in.Chain, in.System) {
 		system[m.Path] = true
 		keep = append(keep, m.Path)

@@ -20,7 +20,7 @@ const maxSurveyPath = 3500
 
 // newSurvey prepares a survey of the files that a command's policies speak of, for a sandbox without namespaces.
 func newSurvey(in *sandbox.Inputs) sandbox.Survey {
-	s := sandbox.Survey{Roots: roots(in.Chain, in.Dir), Keep: []string{in.State, in.Chain.Own()}, Together: true, Real: realPath, Open: openPlain,
+	s := sandbox.Survey{Roots: append(roots(in.Chain, in.Dir), in.Chain.Repository()), Keep: []string{in.State, in.Chain.Own()}, Together: true, Real: realPath, Open: openPlain,
 		Skip: func(p string) bool { return len(p) > maxSurveyPath || !enterable(p) }}
 	for _, m := range unwritable(in.Image, in.Chain, in.System) {
 		s.System = append(s.System, m.Path)

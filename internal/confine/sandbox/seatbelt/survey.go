@@ -14,7 +14,7 @@ import (
 // fill looks at the files that a command's policies speak of.
 func fill(ctx context.Context, in *sandbox.Inputs) error {
 	return sandbox.Survey{
-		Roots:  slices.Concat(sandbox.RootsOf(in.Chain, tool.FileRead), sandbox.RootsOf(in.Chain, tool.FileWrite)),
+		Roots:  slices.Concat(sandbox.RootsOf(in.Chain, tool.FileRead), sandbox.RootsOf(in.Chain, tool.FileWrite), []string{in.Chain.Repository()}),
 		System: unwritable(in.Chain, in.System),
 		Keep:   []string{in.State, in.Chain.Own()},
 		Real:   canonical,
