@@ -150,6 +150,9 @@ func New(cfg home.Config, own Own) (*App, error) {
 		Hooks: a.hooks(), Ended: a.browsers.End,
 	}
 	a.Changes.Carry = a.Runs.Carry
+	if own.Sandboxes != nil {
+		a.Runs.Renew = own.Sandboxes.Renew
+	}
 	a.Queue = &queue.Queue{Home: a.Home, Policies: a.Policies, Grants: a.Grants, Runs: a.Runs}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
 	a.Agents = &agents.Agents{

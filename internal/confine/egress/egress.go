@@ -49,7 +49,7 @@ const (
 	DefaultIdle        = 10 * time.Minute
 )
 
-// Options is what a proxy is made of. Only Permit is needed; without it, or with
+// Options are the parts of a proxy. Only Permit is needed; without it, or with
 // one that is over, everything is refused.
 type Options struct {
 	Permit permit.Permit

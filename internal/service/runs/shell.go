@@ -38,6 +38,9 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	if err != nil {
 		return res, err
 	}
+	if s.Renew != nil && q.Session != "" {
+		s.Renew(q.Session, b.Run.Grant.Chain())
+	}
 	b.Runner.Catalog, box.most = c, sandbox.WithDefaults(b.Run.Limits()).OutputBytes
 	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: "shell.run", Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
 	res.Err = o.Err

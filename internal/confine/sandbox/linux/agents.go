@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type agentSession struct{ id, workspace string }
 // agentSandbox is the sandbox of one session.
 type agentSandbox struct {
 	key     string // of its profile and policies
+	texts   string // the digests of its policies
 	why     string // the reason if group is nil
 	by      *spawn.Spawner
 	group   *group
@@ -96,7 +98,8 @@ func (s *agentSandboxes) take(sp *spawn.Spawner, session agentSession, key strin
 	return one, nil
 }
 
-// leave is called at the end of a command. A spoiled sandbox gets no further ones.
+// leave is called at the end of a command. A spoiled sandbox gets no further ones. One whose memory was full is spoiled, too: a
+// full /tmp would have the kernel kill each further command.
 func (s *agentSandboxes) leave(one *agentSandbox, spoiled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,6 +156,24 @@ func (s *agentSandboxes) expire() {
 	}
 }
 
+// renew retires the sandbox of a session unless its policies have these texts.
+func (s *agentSandboxes) renew(session agentSession, texts string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.open[session]; one != nil && one.texts != texts {
+		s.retire(session)
+	}
+}
+
+// textsOf identifies the texts of a chain's policies.
+func textsOf(chain policy.Chain) string {
+	var b strings.Builder
+	for _, r := range chain {
+		b.WriteString(r.Policy().Digest().String() + "\n")
+	}
+	return b.String()
+}
+
 // end retires the sandboxes of a session.
 func (s *agentSandboxes) end(id string) {
 	s.mu.Lock()
@@ -200,6 +221,7 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key, s
 	one, err := b.agents.take(sp, agentSession{session, chain[0].Env().Workspace}, key, func() (*agentSandbox, error) {
 		var made agentSandbox
 		var err error
+		made.texts = textsOf(chain)
 		made.zygote, made.group, made.why, err = b.standing(sp, m, prof, start{stays: true, shares: true})
 		return &made, err
 	})
@@ -209,7 +231,7 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key, s
 	prog := sharedCommand(m, prof, st)
 	s := seat{tier: tierAgent, group: one.group.sharedView(), why: one.why}
 	s.start = func(files [3]int) (*spawn.Child, error) { return one.zygote.Start(prog, files) }
-	s.end = func(exit spawn.Exit) { b.agents.leave(one, spoiled(exit)) }
+	s.end = func(exit spawn.Exit) { b.agents.leave(one, spoiled(exit) || s.group.killed() > 0) }
 	return s, nil
 }
 

@@ -335,6 +335,9 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	}
 	timedOut := r.await(ctx, child)
 	exit = child.Wait()
+	if r.seat.tier == tierAgent && exit.Failed == "" && errors.Is(served, errNoNetwork) {
+		exit.Failed = stepNetwork
+	}
 	seen, unseen := answers.stop(r.prof, child)
 	if (exit.Stale || r.seat.tier == tierAgent && spoiled(exit)) && !timedOut && ctx.Err() == nil {
 		std.end(0)

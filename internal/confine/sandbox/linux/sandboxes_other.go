@@ -2,6 +2,8 @@
 
 package linux
 
+import "github.com/remitrun/remit/internal/authority/policy"
+
 // Sandboxes are nothing on this system.
 type Sandboxes struct{}
 
@@ -10,6 +12,9 @@ func NewSandboxes() *Sandboxes { return &Sandboxes{} }
 
 // Kept is 0.
 func (*Sandboxes) Kept() int { return 0 }
+
+// Renew does nothing here.
+func (*Sandboxes) Renew(string, policy.Chain) {}
 
 // EndSession does nothing here.
 func (*Sandboxes) EndSession(string) {}
