@@ -145,24 +145,17 @@ func (s *Setup) add(source string, ok bool) bool {
 // withRegistries adds entries of network.ask to a profile: a person is asked before a command
 // may read from a package registry.
 func withRegistries(name, source string, list []servers.OwnRegistries) (string, error) {
-	if strings.Contains(source, "\nnetwork:") {
+	var entries []profile.Entry
+	for _, r := range list {
+		for _, e := range r.Entries {
+			entries = append(entries, profile.Entry{Pattern: e, About: r.Manager})
+		}
+	}
+	src, ok := profile.AddQuestions(source, "Package registries of your own settings: you are asked before a command reads from one.", entries)
+	if !ok {
 		return "", fault.New(fault.Usage, "the profile %s has a network section of its own", name).
 			WithHint("leave --registries out, and add the entries that it would show to remit.yaml: remit init --registries --profile coding")
 	}
-	var out strings.Builder
-	seen := map[string]bool{}
-	for _, r := range list {
-		for _, e := range r.Entries {
-			if !seen[e] {
-				fmt.Fprintf(&out, "    - %s # %s\n", e, r.Manager)
-				seen[e] = true
-			}
-		}
-	}
-	if out.Len() == 0 {
-		return source, nil
-	}
-	src := strings.TrimRight(source, "\n") + "\n\n# Package registries of your own settings: you are asked before a command reads from one.\nnetwork:\n  ask:\n" + out.String()
 	_, err := policy.Parse(name, []byte(src))
 	return src, err
 }

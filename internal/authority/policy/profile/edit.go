@@ -37,6 +37,29 @@ func AddReadable(source, dir, home string) (string, bool) {
 	return strings.Replace(source, readList, readList+", "+strconv.Quote(shorten(dir, home)+"/**"), 1), true
 }
 
+// Entry is an entry of a list, with a comment.
+type Entry struct{ Pattern, About string }
+
+// AddQuestions returns a profile's source with entries in network.ask, each once, below a comment. It returns false if the
+// source has a network section.
+func AddQuestions(source, about string, entries []Entry) (string, bool) {
+	if strings.Contains(source, "\nnetwork:") {
+		return "", false
+	}
+	var list strings.Builder
+	seen := map[string]bool{}
+	for _, e := range entries {
+		if !seen[e.Pattern] {
+			list.WriteString("    - " + e.Pattern + " # " + e.About + "\n")
+			seen[e.Pattern] = true
+		}
+	}
+	if list.Len() == 0 {
+		return source, true
+	}
+	return strings.TrimRight(source, "\n") + "\n\n# " + about + "\nnetwork:\n  ask:\n" + list.String(), true
+}
+
 // shorten writes a path below the person's home folder with ~.
 func shorten(dir, home string) string {
 	if rest, ok := strings.CutPrefix(dir, home+"/"); ok && home != "" {
