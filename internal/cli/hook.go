@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
@@ -175,11 +177,17 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		case h.elsewhere != "": // it would run in another folder than the agent believes
 			e.Refusal = h.elsewhere
 		default:
-			line, err := h.sandboxed(q, e.Session, script)
+			var asked runs.Asked
+			if e.Asks && h.confined == nil {
+				if asked, err = h.askAhead(ctx, a, q, e); err != nil {
+					return nil, err
+				}
+			}
+			line, err := h.sandboxed(q, script, asked.Questions)
 			if err != nil {
 				return nil, err
 			}
-			return e.Replace(line)
+			return e.Replace(line, asked.Reasons)
 		}
 		v, err := h.decide(ctx, a, q, e)
 		if err != nil {
@@ -234,16 +242,32 @@ func (h *hookDoor) ownGateway(a *app.App, q runs.ClientRequest, e *hook.Event) b
 	return a.Clients.OwnGateway(e.Agent, dirs...)
 }
 
-// sandboxed is the command line that runs a script of the agent in the sandbox. It begins with the path
-// of this program, or of the small one beside it, and holds no word that a shell would expand.
-func (h *hookDoor) sandboxed(q runs.ClientRequest, agentSession, script string) (string, error) {
+// askAhead finds out what the agent must ask its user before a script runs.
+func (h *hookDoor) askAhead(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) (runs.Asked, error) {
+	dir, err := home.Workspace(e.Folder())
+	if err != nil {
+		return runs.Asked{}, nil //nolint:nilerr // the shell cannot start there, either
+	}
+	args := tool.Args{"cwd": startIn(q.Workspace, dir)}
+	args["script"], _ = e.Script()
+	return a.Runs.AskAhead(ctx, q, args)
+}
+
+// sandboxed is the command line that runs a script of the agent in the sandbox, with the questions that its user
+// has answered if it runs. It begins with the path of this program, or of the small one beside it, and holds no word that a
+// shell would expand.
+func (h *hookDoor) sandboxed(q runs.ClientRequest, script string, questions []uuid.UUID) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", fault.Wrap(fault.Internal, err, "the path of this program is not known: %v", err)
 	}
 	words := []string{exe, "sh", "-w", q.Workspace}
-	if small := clients.HookBeside(exe); small != "" && h.confined == nil {
-		words = []string{small, "sh", "-w", q.Workspace, "--session", agentSession} // [hook.Parse] has checked it
+	if h.confined == nil {
+		words[0] = cmp.Or(clients.HookBeside(exe), exe)
+		words = append(words, "--session", q.Session, "--agent", q.Client) // [hook.Parse] has checked them
+	}
+	for _, id := range questions {
+		words = append(words, "--approved", id.String())
 	}
 	if q.Policy != "" {
 		file, err := filepath.Abs(q.Policy)

@@ -15,7 +15,8 @@ import (
 )
 
 func (s *session) shCmd() *cobra.Command {
-	var policyFile, dir, homeDir, script, agentSession string
+	var policyFile, dir, homeDir string
+	var q runs.ShellRequest
 	c := &cobra.Command{
 		Use:   "sh -c SCRIPT",
 		Short: "Run a script of an agent in the sandbox, as the agent's shell",
@@ -37,11 +38,11 @@ ended it. A script that is refused does not start: the exit status is 3.
   remit sh -p policy.yaml -w ~/project -c 'git status'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if script == "" {
+			if q.Script == "" {
 				return fault.New(fault.Usage, "the script is missing").WithHint("usage: remit sh [-p POLICY] [-w DIR] -c SCRIPT")
 			}
-			if len(agentSession) > maxAgentSession {
-				return fault.New(fault.Usage, "--session has %d bytes; the limit is %d", len(agentSession), maxAgentSession)
+			if len(q.Session) > maxAgentSession || len(q.Agent) > maxAgentSession {
+				return fault.New(fault.Usage, "--session or --agent has more than %d bytes", maxAgentSession)
 			}
 			if homeDir != "" {
 				s.useHome(s.abs(homeDir))
@@ -51,47 +52,55 @@ ended it. A script that is refused does not start: the exit status is 3.
 				return err
 			}
 			if policyFile != "" {
-				policyFile = s.abs(policyFile)
+				q.Policy = s.abs(policyFile)
 			}
-			q, err := s.shellRequest(a, policyFile, dir)
-			if err != nil {
+			if q.Agent != "" {
+				q.Advice = adviseHook
+			}
+			if err := s.shellFolders(a, dir, &q); err != nil {
 				return err
 			}
-			q.Script, q.Session = script, agentSession
 			return s.shell(cmd.Context(), a, q)
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&script, "command", "c", "", "`SCRIPT` to run")
+	fl.StringVarP(&q.Script, "command", "c", "", "`SCRIPT` to run")
 	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
 	fl.StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, instead of the environment's")
-	fl.StringVar(&agentSession, "session", "", "`ID` of the agent's session")
+	fl.StringVar(&q.Session, "session", "", "`ID` of the agent's session")
+	fl.StringVar(&q.Agent, "agent", "", "`NAME` of the agent, as of its hook")
+	fl.StringArrayVar(&q.Approved, "approved", nil, "`ID` of a question that the agent's user answered with yes")
 	return c
 }
 
 // maxAgentSession bounds the ID of an agent's session, in bytes.
 const maxAgentSession = 200
 
-// shellRequest chooses the workspace, and the folder where the script starts.
-func (s *session) shellRequest(a *app.App, policyFile, dir string) (runs.ShellRequest, error) {
-	q := runs.ShellRequest{Policy: policyFile}
-	var err error
-	if q.Dir, err = home.Workspace(s.abs("")); err != nil {
-		return q, err
+// shellFolders chooses the workspace, and the folder where the script starts.
+func (s *session) shellFolders(a *app.App, dir string, q *runs.ShellRequest) (err error) {
+	at, err := home.Workspace(s.abs(""))
+	if err != nil {
+		return err
 	}
 	switch {
 	case dir != "":
 		q.Workspace, err = home.Workspace(s.abs(dir))
-	case policyFile != "":
-		q.Workspace = q.Dir
+	case q.Policy != "":
+		q.Workspace = at
 	default:
-		q.Workspace, err = a.Policies.Project(q.Dir)
+		q.Workspace, err = a.Policies.Project(at)
 	}
-	if in, rerr := filepath.Rel(q.Workspace, q.Dir); rerr != nil || !filepath.IsLocal(in) {
-		q.Dir = q.Workspace
+	q.Dir = startIn(q.Workspace, at)
+	return err
+}
+
+// startIn is the folder where a script starts: dir, or the workspace if dir is elsewhere.
+func startIn(workspace, dir string) string {
+	if in, err := filepath.Rel(workspace, dir); err != nil || !filepath.IsLocal(in) {
+		return workspace
 	}
-	return q, err
+	return dir
 }
 
 // shell runs the script with the streams of this process.
@@ -117,12 +126,17 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		return err
 	}
 	var refused refusals
+	asked := false
 	for _, c := range res.Command.Connections {
+		asked = asked || c.Asked
 		if c.Hint = ""; c.Refused() { // the hint is for the policy's author
 			refused.add(c)
 		}
 	}
 	s.printRefusals(&refused, res.Command)
+	if asked && q.Agent != "" {
+		s.errorf("  run exactly this command again: your user is then asked, by %s or with remit approvals\n", show(q.Agent))
+	}
 	s.printHints(res.Command)
 	if o := res.Command; res.Err != nil && (o.Duration == 0 || o.Limit != "" || o.Signal != "" || o.TimedOut) {
 		s.complain(res.Err)

@@ -224,6 +224,9 @@ func (w *world) confinedLine(t *testing.T, agent, event, script, policy string) 
 	return own.UpdatedInput.Command + own.ToolInput.Command + answer.ModifiedArgs.Command
 }
 
+// failsSomehow stands for any exit status but 0.
+const failsSomehow = -1
+
 // With --confine the agent's own shell runs what remit sh decides and confines.
 func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 	w := newWorld(t).durability("process")
@@ -250,7 +253,7 @@ func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 			{"cat .en*; head -c 100 priv*/key.txt; cat ../outsid*; printf end", "end", 0},
 			{"sh -c 'cat .e*' ; exec 3< .env", "sensitive name", 3},
 			{"touch made", "no entry of commands.allow matches touch made", 3},
-			{"'; touch made; '", "", 3},
+			{"'; touch made; '", "", failsSomehow}, // some agents ask their user
 			{"$(touch made)", "", 3},
 			{"remit sh -c 'touch made'", "no entry of commands.allow matches remit sh", 3},
 			{"remit-hook sh -c 'touch made'", "no entry of commands.allow matches remit-hook sh", 3},
@@ -261,7 +264,7 @@ func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 			if n := w.answered(); n != before+1 {
 				t.Errorf("%s: the keeper ran %d scripts", agent, n-before)
 			}
-			if status != c.status || !strings.Contains(out, c.has) || strings.Contains(out, "TOKEN=x") || strings.Contains(out, "secret") {
+			if status != c.status && (c.status != failsSomehow || status == 0) || !strings.Contains(out, c.has) || strings.Contains(out, "TOKEN=x") || strings.Contains(out, "secret") {
 				t.Errorf("%s: %q ends with %d: %s", agent, c.script, status, out)
 			}
 		}

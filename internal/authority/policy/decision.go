@@ -71,6 +71,17 @@ type Decision struct {
 	Steered  []Steered // the values that flows ask about
 }
 
+// AskedBy names the rules that ask, each once. It is "" if none does.
+func (d Decision) AskedBy() string {
+	var rules []string
+	for _, r := range d.Refusals {
+		if text := r.Rule.String(); r.Effect == Ask && !slices.Contains(rules, text) {
+			rules = append(rules, text)
+		}
+	}
+	return strings.Join(rules, ", ")
+}
+
 // ByFlow reports whether a flow asks. An approval that was given for other reasons, as for all
 // calls of a pattern, does not count then: the data that steers the call came later.
 func (d Decision) ByFlow() bool {

@@ -291,6 +291,35 @@ func (c Chain) MayReach(t tool.Target) bool {
 	})
 }
 
+// AsksNetwork reports whether a person may be asked about a connection.
+func (c Chain) AsksNetwork() bool {
+	return slices.ContainsFunc(c, func(r *Rules) bool {
+		return r != nil && r.policy != nil && len(r.sections[networkSection].lists[Ask]) > 0
+	})
+}
+
+// AskedHosts gives the hosts that an entry of network.ask names and that a person is asked about before a command reads
+// from them: as a request of GET for inspected ones, else as a connection.
+func (c Chain) AskedHosts() []tool.Target {
+	var out []tool.Target
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			return nil
+		}
+		for _, b := range r.sections[networkSection].lists[Ask] {
+			t, ok := b.network().rule.Origin()
+			if c.Inspects(t) || t.Scheme == "http" {
+				t.Method, t.Path = "GET", "/"
+			}
+			web := t.Scheme == "https" || t.Scheme == "http"
+			if ok && web && !slices.Contains(out, t) && c.DecideAction(tool.Action{Kind: tool.Network, Target: t}).Effect == Ask {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
 // Secrets gives the credentials to add to a request. The result does not mean
 // that the request is allowed. Only the first policy of the chain that decides
 // network gives secrets: a later policy that names one for the request which the

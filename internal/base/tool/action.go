@@ -148,6 +148,16 @@ type Target struct {
 	Path   string // decoded, without dot segments, begins with "/"; "" if there is none; of a key its fingerprint
 }
 
+// Reading returns the target without its path, with GET as its method, if its own method only reads: GET or HEAD. One
+// approval covers everything that reads from a host.
+func (t Target) Reading() (Target, bool) {
+	if t.Method != "GET" && t.Method != "HEAD" {
+		return t, false
+	}
+	t.Method, t.Path = "GET", ""
+	return t, true
+}
+
 // HostPort is the host and port as a dialer takes them.
 func (t Target) HostPort() string {
 	h := t.Host

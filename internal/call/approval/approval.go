@@ -52,6 +52,9 @@ type Desk struct {
 	Continues bool
 	// Before is called before a question is filed; nil: nothing is called.
 	Before func(ctx context.Context)
+	// Within gives the run that the questions of running calls belong to, and whose approvals for the session hold for
+	// them. Nil, also as a result: the call's own run. The commands of an agent's session are runs of their own.
+	Within func(ctx context.Context) *runner.Run
 	// Filed is called after a new question was filed, before its answer is awaited; nil: nothing
 	// is called.
 	Filed func(store.Approval)
@@ -129,7 +132,8 @@ func (d *Desk) now() time.Time {
 // Binding identifies everything that an approval of one call covers: the holder, every policy of
 // the chain with its environment, the grant where the ledger keeps it, the tool as it is now, the
 // arguments, and the effects of the call: the same words are another call once a link leads
-// elsewhere, or a file that they name has other content.
+// elsewhere, or a file that they name has other content. Where an approval may cover a session, that of a running command's
+// connection covers what [connection] says, for any command.
 func Binding(q runner.Question) ([32]byte, error) {
 	args, err := canon.Marshal(map[string]any(q.Call.Args))
 	if err != nil {
@@ -158,6 +162,12 @@ func Binding(q runner.Question) ([32]byte, error) {
 	add(nil)
 	add(q.Digest[:])
 	add([]byte(q.Spec.ID))
+	if c, ok := connection(q); ok && q.Terms.Session {
+		text, err := json.Marshal(c)
+		add([]byte("connection"))
+		add(text)
+		return [32]byte(h.Sum(nil)), err
+	}
 	add(args)
 	add([]byte(strconv.FormatBool(q.Within)))
 	for _, a := range q.Actions {
@@ -173,8 +183,31 @@ func Binding(q runner.Question) ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), nil
 }
 
+// File files a question that is put to people outside of Remit, or finds the one that was filed before. until is when it
+// lapses. Who answers it is not told of it.
+func (d *Desk) File(ctx context.Context, q runner.Question, until time.Time) (store.Approval, error) {
+	binding, err := Binding(q)
+	if err != nil {
+		return store.Approval{}, err
+	}
+	quiet := *d
+	quiet.Filed = nil
+	return quiet.file(ctx, q, binding, until)
+}
+
+// Covered reports whether an approval for the session covers what a question asks.
+func (d *Desk) Covered(ctx context.Context, q runner.Question) (bool, error) {
+	_, ok, err := d.session(ctx, q)
+	return ok && q.Terms.Session, err
+}
+
 // Ask implements runner.Asker.
 func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
+	if q.Within && d.Within != nil {
+		if run := d.Within(ctx); run != nil {
+			q.Run, q.Call.Index = run, 0
+		}
+	}
 	terms := q.Run.Grant.Chain().Terms()
 	if terms.Roles != nil && len(terms.Roles) == 0 {
 		return runner.Answer{}, fault.New(fault.NeedsApproval, "approval is needed, and the policies leave no role that may give it: %s", q.Decision.Reason)
@@ -313,7 +346,7 @@ func (d *Desk) session(ctx context.Context, q runner.Question) (runner.Answer, b
 		if err != nil {
 			return runner.Answer{}, false, err
 		}
-		if p.Matches(q.Spec.ID, q.Digest, q.Call.Args, q.Actions) {
+		if p.covers(q) {
 			return forSession(s), true, nil
 		}
 	}
@@ -439,6 +472,9 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 		p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions)
 		if q.Decision.Endorses() {
 			p, ok = endorsement(q), true
+		}
+		if c, within := connection(q); within {
+			p, ok = c, true
 		}
 		if text, err := json.Marshal(p); ok && err == nil && red.Text(string(text)) == string(text) { // a pattern is shown as it is
 			b.Pattern = &p

@@ -32,6 +32,8 @@ type Pattern struct {
 	Through []string                   `json:"through,omitempty"`
 	// Values: the approval endorses these values for these arguments, and covers no calls.
 	Values []Value `json:"values,omitempty"`
+	// Within: the approval covers connections of running commands, and no calls.
+	Within bool `json:"within,omitempty"`
 }
 
 // Value is a value of an argument.
@@ -61,6 +63,28 @@ type ActionPattern struct {
 	// Contents is the content of the files that a command names; other content is
 	// another pattern.
 	Contents []tool.Content `json:"contents,omitempty"`
+	Rules    string         `json:"rules,omitempty"` // of a connection: which rules ask about it
+}
+
+// connection is the pattern of a running command's connection: everything that reads from the host, or else this one
+// target. The rules that ask are part of it, since another entry for the same host is another question.
+func connection(q runner.Question) (Pattern, bool) {
+	if !q.Within || len(q.Actions) != 1 || q.Actions[0].Kind != tool.Network || q.Actions[0].Unknown != "" {
+		return Pattern{}, false
+	}
+	on, _ := q.Actions[0].Target.Reading()
+	a := ActionPattern{Kind: tool.Network.String(), Method: on.Method, Rules: q.Decision.AskedBy()}
+	on.Method = ""
+	a.In = on.String()
+	return Pattern{Tool: q.Spec.ID, Digest: q.Digest.String(), Within: true, Actions: []ActionPattern{a}}, a.Rules != ""
+}
+
+// covers reports whether an approval with the pattern, for the session, holds for what a question asks.
+func (p Pattern) covers(q runner.Question) bool {
+	if asked, ok := connection(q); ok || p.Within {
+		return ok && p.Within && p.Tool == asked.Tool && p.Digest == asked.Digest && slices.ContainsFunc(p.Actions, asked.Actions[0].equals)
+	}
+	return p.Matches(q.Spec.ID, q.Digest, q.Call.Args, q.Actions)
 }
 
 // maxPattern bounds a pattern's encoding.
@@ -113,7 +137,7 @@ func Propose(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Acti
 
 // Matches reports whether a call is of the pattern.
 func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Action) bool {
-	if len(p.Values) > 0 || id != p.Tool || digest.String() != p.Digest || len(actions) == 0 != (len(p.Actions) == 0) {
+	if len(p.Values) > 0 || p.Within || id != p.Tool || digest.String() != p.Digest || len(actions) == 0 != (len(p.Actions) == 0) {
 		return false
 	}
 	for i := range actions {
@@ -151,7 +175,7 @@ func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions
 }
 
 func (a ActionPattern) equals(b ActionPattern) bool {
-	return a.Kind == b.Kind && a.In == b.In && a.Method == b.Method && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Contents, b.Contents)
+	return a.Kind == b.Kind && a.In == b.In && a.Method == b.Method && a.Dir == b.Dir && a.Rules == b.Rules && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Contents, b.Contents)
 }
 
 // patternOf says where an action takes place. A path that leads somewhere else
@@ -211,6 +235,9 @@ func isActionTarget(v any, actions []tool.Action) bool {
 
 // Lines says the pattern in words, a line each. Text from a caller is quoted.
 func (p Pattern) Lines() []string {
+	if p.Within {
+		return p.connections()
+	}
 	out := []string{"calls of " + string(p.Tool)}
 	for _, v := range p.Values {
 		out = append(out, fmt.Sprintf("no longer ask about %q = %s", v.Argument, withDigest(strconv.QuoteToASCII(v.Value))))
@@ -238,6 +265,19 @@ func (p Pattern) Lines() []string {
 	}
 	for _, name := range p.Any {
 		out = append(out, fmt.Sprintf("with any %q", name))
+	}
+	return out
+}
+
+// connections says which connections of commands the pattern covers.
+func (p Pattern) connections() []string {
+	out := make([]string, len(p.Actions))
+	for i, a := range p.Actions {
+		if out[i] = fmt.Sprintf("connections of commands to %q", a.In); a.Method == "GET" {
+			out[i] = fmt.Sprintf("commands may read (GET, HEAD) anything from %q", a.In)
+		} else if a.Method != "" {
+			out[i] = fmt.Sprintf("requests of commands: %s %q", a.Method, a.In)
+		}
 	}
 	return out
 }

@@ -59,6 +59,24 @@ func (f *flight) aheadOf(w permit.Wanted) *flight {
 		c: Call{Index: f.c.Index, Step: f.c.Step, Agent: f.c.Agent, Tool: recordableID(w.Tool), Args: w.Args, Bounds: f.c.Bounds}}
 }
 
+// Ahead decides a call of a run that is not begun, records nothing, and gives the question about it. An error says why
+// the call would be refused.
+func (r *Runner) Ahead(ctx context.Context, in Info, c Call) (Question, error) {
+	run, err := newRun(in, r.now())
+	if err != nil {
+		return Question{}, err
+	}
+	c.Tool = recordableID(c.Tool)
+	f := &flight{r: r, run: run, chain: run.chain, limits: run.limits, created: r.now(), c: c}
+	if err = f.judge(ctx); err == nil && f.decision.Effect == policy.Ask {
+		err = f.r.Facts.Contents(ctx, run.Env, f.chain, f.c, f.actions)
+	}
+	if err != nil {
+		return Question{}, err
+	}
+	return f.question(), nil
+}
+
 // judge takes the call through the stages up to its decision, which have no effect.
 func (f *flight) judge(ctx context.Context) (err error) {
 	defer f.crashed(&err)

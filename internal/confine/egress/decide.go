@@ -28,6 +28,7 @@ type refusal struct {
 	reason  string
 	hint    string // the edit that would allow it, for the policy's author; or ""
 	failure bool
+	asked   bool // a person could have allowed it
 }
 
 func (r *refusal) Error() string { return r.reason }
@@ -68,6 +69,17 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
+// question is what is asked about once: a target, or all that reads from a host, by the rule that asks.
+type question struct {
+	on   tool.Target
+	rule string
+}
+
+func questionOf(t tool.Target, rule string) question {
+	t, _ = t.Reading()
+	return question{t, rule}
+}
+
 // decide asks the permit, and where the policies ask, the approver.
 func (p *Proxy) decide(ctx context.Context, a tool.Action) (verdict, error) {
 	err := p.permit.Check(a)
@@ -89,8 +101,8 @@ func (p *Proxy) decide(ctx context.Context, a tool.Action) (verdict, error) {
 	switch {
 	case p.ask == nil:
 		return verdict{}, deny(rule, d.Reason+", but no approver can be asked")
-	case !p.answers.Get(ctx, a.Target, func() bool { return p.ask(ctx, a, d) }):
-		return verdict{}, deny(rule, d.Reason+", which was not given")
+	case !p.answers.Get(ctx, questionOf(a.Target, rule), func() bool { return p.ask(ctx, a, d) }):
+		return verdict{}, &refusal{status: http.StatusForbidden, rule: rule, reason: d.Reason + ", which was not given", asked: true}
 	}
 	return verdict{policy.Ask, rule}, nil
 }

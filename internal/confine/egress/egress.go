@@ -57,8 +57,8 @@ type Options struct {
 
 	// Ask is asked where the policies ask, and holds the connection until it
 	// returns. Nil means that nobody answers, which is a no. The context ends
-	// when the proxy is closed. One target is asked about once; it is called
-	// from several goroutines.
+	// when the proxy is closed. Each target is asked about once, and all requests
+	// that read from a host are one. It is called from several goroutines.
 	Ask func(ctx context.Context, a tool.Action, d policy.Decision) bool
 
 	// Secret finds a value by its policy.Secret.Key, for entries with a secret: a
@@ -139,7 +139,7 @@ type Proxy struct {
 	open      bool // no credentials are needed
 	meter     *meter
 	log       report
-	answers   sandbox.Answers[tool.Target]
+	answers   sandbox.Answers[question]
 	slots     chan struct{}
 
 	mu     sync.Mutex

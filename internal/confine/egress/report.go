@@ -144,7 +144,7 @@ func (p *Proxy) end(r *record, err error) {
 		no := asRefusal(err)
 		r.Reason = no.reason
 		if !no.failure || r.Rule == "" {
-			r.Effect, r.Rule, r.Hint = policy.Deny, no.rule, no.hint
+			r.Effect, r.Rule, r.Hint, r.Asked = policy.Deny, no.rule, no.hint, no.asked
 		}
 	}
 	_ = p.permit.Transferred(r.In, r.Out) // nothing more passes here; the permit's limits have bounded it

@@ -29,6 +29,7 @@ type Connection struct {
 	Rule   string        // the deciding entry, "default", or what of the proxy refused
 	Reason string        // of a refusal, a failure or a limit that was hit; "" if all went well
 	Hint   string        // the edit that would allow a refused connection, for the policy's author; or ""
+	Asked  bool          // of a refusal: an approval would have allowed it
 	Count  int           // how often this refusal happened, when the same one is repeated; else 1
 }
 

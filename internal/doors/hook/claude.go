@@ -191,9 +191,9 @@ func claudeAnswer(_ *Event, v Verdict) any {
 	}}
 }
 
-func claudeReplace(input object) any {
+func claudeReplace(input object, v Verdict) any {
 	return map[string]any{"hookSpecificOutput": map[string]any{
-		"hookEventName": "PreToolUse", "permissionDecision": "allow", "permissionDecisionReason": "remit decides and confines it", "updatedInput": input,
+		"hookEventName": "PreToolUse", "permissionDecision": v.Effect.String(), "permissionDecisionReason": v.Reason, "updatedInput": input,
 	}}
 }
 

@@ -109,8 +109,8 @@ func (e *Event) copilotTool(in object) error {
 	return e.unknown()
 }
 
-func copilotReplace(input object) any {
-	return map[string]any{"permissionDecision": "allow", "permissionDecisionReason": "remit decides and confines it", "modifiedArgs": input}
+func copilotReplace(input object, v Verdict) any {
+	return map[string]any{"permissionDecision": v.Effect.String(), "permissionDecisionReason": v.Reason, "modifiedArgs": input}
 }
 
 func copilotAnswer(_ *Event, v Verdict) any {

@@ -79,8 +79,8 @@ func (e *Event) geminiTool(in object) error {
 	return e.unknown()
 }
 
-func geminiReplace(input object) any {
-	return map[string]any{"decision": "allow", "reason": "remit decides and confines it", "hookSpecificOutput": map[string]any{"tool_input": input}}
+func geminiReplace(input object, v Verdict) any {
+	return map[string]any{"decision": v.Effect.String(), "reason": v.Reason, "hookSpecificOutput": map[string]any{"tool_input": input}}
 }
 
 func geminiAnswer(_ *Event, v Verdict) any {

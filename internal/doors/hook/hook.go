@@ -78,7 +78,7 @@ type Event struct {
 	name    string // of the event, as the agent wrote it
 	answer  func(e *Event, v Verdict) any
 	input   object // of a shell command: the tool's input
-	replace func(input object) any
+	replace func(input object, v Verdict) any
 }
 
 // Verdict is the decision on an event's calls. The zero Verdict denies.
@@ -223,16 +223,20 @@ func (e *Event) Folder() string {
 	return e.Dir
 }
 
-// Replace is the hook's output that has the agent's shell run another command line. An agent that
-// cannot be told so is an error.
-func (e *Event) Replace(commandLine string) ([]byte, error) {
+// Replace is the hook's output that has the agent's shell run another command line. With questions, the agent first puts
+// them to its user. An agent that cannot be told so is an error.
+func (e *Event) Replace(commandLine string, questions []string) ([]byte, error) {
 	if e.input == nil || e.replace == nil || len(e.Calls) != 1 {
 		return nil, fault.New(fault.Usage, "%s cannot be told to run a command in the sandbox", e.Agent).
 			WithHint("leave --confine out, or run the agent itself with remit exec")
 	}
 	in := maps.Clone(e.input)
 	in["command"] = commandLine
-	b, err := canon.Marshal(e.replace(in))
+	v := Verdict{Effect: policy.Allow, Reason: "remit decides and confines it"}
+	if len(questions) > 0 {
+		v = Verdict{Effect: policy.Ask, Reason: "remit asks: " + strings.Join(questions, "; ")}
+	}
+	b, err := canon.Marshal(e.replace(in, v))
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the answer cannot be encoded")
 	}

@@ -69,7 +69,25 @@ type Desk struct {
 	// Advice tells a caller how an unanswered question can be answered; nil: as the
 	// command line does.
 	Advice func(filed store.Approval) string
+	Within func(ctx context.Context) *runner.Run // see approval.Desk
 }
+
+// File files a question that an agent puts to its user, or finds it. Covered questions are not filed: then ok is false.
+func (d *Desk) File(ctx context.Context, q runner.Question) (filed store.Approval, ok bool, err error) {
+	_, st, err := d.of.Grants.Open(ctx)
+	if err != nil {
+		return filed, false, err
+	}
+	desk := d.deskOver(st)
+	if covered, err := desk.Covered(ctx, q); covered || err != nil {
+		return filed, false, err
+	}
+	filed, err = desk.File(ctx, q, st.Now().Add(agentAsks))
+	return filed, err == nil, err
+}
+
+// agentAsks is how long an agent's user may take to answer. The question lapses with the session, too.
+const agentAsks = 12 * time.Hour
 
 // Ask implements runner.Asker.
 func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
@@ -106,7 +124,7 @@ func (d *Desk) deskOver(st store.Backend) *approval.Desk {
 		}
 		return person, who.Role, nil
 	}
-	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Before: d.Before, Redact: d.of.Home.Redactor(), Past: d.of.pastCalls, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Before: d.Before, Redact: d.of.Home.Redactor(), Past: d.of.pastCalls, History: d.of.ownHistory, Advice: d.Advice, Within: d.Within, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.

@@ -327,7 +327,7 @@ func (c *ClientSession) pending(ctx context.Context, want runner.Call, found []i
 // how they ended.
 func (c *ClientSession) End(ctx context.Context) error {
 	why := fault.New(fault.Interrupted, "%s did not report an outcome", c.q.Client)
-	if err := c.Runner.Withdraw(ctx, c.Run, c.calls, why); err != nil {
+	if err := errors.Join(c.Runner.Withdraw(ctx, c.Run, c.calls, why), c.closeQuestions(ctx)); err != nil {
 		return err
 	}
 	status := tool.Completed
@@ -341,3 +341,22 @@ func (c *ClientSession) End(ctx context.Context) error {
 	}
 	return c.Runner.Finish(ctx, c.Run, status)
 }
+
+// closeQuestions ends the questions of the session that wait: its commands are gone.
+func (c *ClientSession) closeQuestions(ctx context.Context) error {
+	_, st, err := c.runs.Grants.Open(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := st.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: c.Run.Seq, Limit: maxClosed})
+	for _, q := range list {
+		closed := st.CloseQuestion(ctx, q.ID, store.Closing{By: "remit", Why: "the session of " + c.q.Client + " has ended", At: st.Now()})
+		if !errors.Is(closed, fault.ApprovalGone) {
+			err = errors.Join(err, closed)
+		}
+	}
+	return err
+}
+
+// maxClosed bounds the questions that are closed at once. Others lapse.
+const maxClosed = 500

@@ -2,12 +2,19 @@ package runs
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/approvals"
+	"github.com/remitrun/remit/internal/service/home"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
@@ -18,23 +25,37 @@ type ShellRequest struct {
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute
 	Session   string // the agent's ID of its session; "": not known
-	Stdio     *sandbox.Stdio
+	Agent     string // its name, as of its hook; "": not known
+	// Approved are questions of [Runs.AskAhead] that the agent's user has answered with yes.
+	Approved []string
+	Advice   func(filed store.Approval) string // how an open question can be answered
+	Stdio    *sandbox.Stdio
 	// Written waits for what the script wrote to Stdio, and returns the beginning of it for
 	// the record.
 	Written func() (stdout, stderr sandbox.Stream)
 }
+
+// The run of a script, and its only call.
+const (
+	shellRun  = "sh"
+	shellTool = "shell.run"
+)
 
 // Shell runs a script as a run with one call of shell.run, with the caller's own streams.
 // Unlike Exec it holds no person's authority: the policy must allow every command.
 func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	s.Box.Warm()
 	var res ExecResult
-	box := &streamBox{Box: s.Box, q: q}
+	box := &streamBox{Box: s.Box, q: q, kept: s.Renew != nil}
 	c, err := catalog.New(shelltool.New(box, func(o sandbox.Outcome) { res.Command = o }))
 	if err != nil {
 		return res, err
 	}
-	b, ctx, begun, err := s.Start(ctx, Request{Policy: q.Policy, Workspace: q.Workspace}, runner.Info{Name: "sh", Total: 1})
+	desk, err := s.shellDesk(ctx, q)
+	if err != nil {
+		return res, err
+	}
+	b, ctx, begun, err := s.Start(ctx, Request{Policy: q.Policy, Workspace: q.Workspace, Asker: desk}, runner.Info{Name: shellRun, Total: 1})
 	if err != nil {
 		return res, err
 	}
@@ -42,22 +63,77 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 		s.Renew(q.Session, b.Run.Grant.Chain())
 	}
 	b.Runner.Catalog, box.most = c, sandbox.WithDefaults(b.Run.Limits()).OutputBytes
-	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: "shell.run", Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
+	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: shellTool, Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
 	res.Err = o.Err
 	res.Result, err = b.Finish(ctx, begun, o.Status, o.Fatal)
 	return res, err
+}
+
+// sessionRun is the run of an agent's session. It is nil if there can be none.
+func (s *Runs) sessionRun(ctx context.Context, q ClientRequest) *runner.Run {
+	c, _, err := s.Client(ctx, q, true)
+	if err != nil {
+		return nil // the questions then belong to the script's own run
+	}
+	return c.Run
+}
+
+// shellDesk puts the questions of a script. Those that the user of the agent has answered are not put again.
+func (s *Runs) shellDesk(ctx context.Context, q ShellRequest) (*approvals.Desk, error) {
+	if q.Agent == "" || q.Session == "" {
+		return s.Approvals.Desk(false, nil, q.Advice), nil
+	}
+	yes := store.Vote{By: home.Person(), Where: q.Agent, Yes: true}
+	desk := s.Approvals.Desk(false, func(_ context.Context, c approval.Case) (store.Vote, error) {
+		if !slices.Contains(q.Approved, c.Question.ID.String()) {
+			return store.Vote{}, approval.ErrNotHere
+		}
+		return yes, nil
+	}, q.Advice)
+	of := ClientRequest{Client: q.Agent, Session: q.Session, Policy: q.Policy, Workspace: q.Workspace}
+	desk.Within = func(ctx context.Context) *runner.Run { return s.sessionRun(ctx, of) }
+	return desk, s.approveHosts(ctx, of, q.Approved)
+}
+
+// approveHosts records the yes of an agent's user to questions about connections, for the session.
+func (s *Runs) approveHosts(ctx context.Context, q ClientRequest, questions []string) error {
+	if len(questions) == 0 {
+		return nil
+	}
+	run := s.sessionRun(ctx, q)
+	for _, id := range questions {
+		filed, body, err := s.Approvals.Find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if filed.State != store.Waiting || body.Pattern == nil || !body.Pattern.Within {
+			continue
+		}
+		if run == nil || filed.Run != run.Seq {
+			return fault.New(fault.Usage, "the question %s is not of this session", filed.ID)
+		}
+		yes := approvals.Answer{By: home.Person(), Where: q.Client, Yes: true, Session: true}
+		if _, err := s.Approvals.Answer(ctx, id, yes); err != nil && !errors.Is(err, fault.ApprovalGone) {
+			return err
+		}
+	}
+	return nil
 }
 
 // streamBox runs the one command of a call with given streams.
 type streamBox struct {
 	Box
 	q    ShellRequest
+	kept bool  // a sandbox stays for the next command of the session
 	most int64 // bytes recorded of each stream
 }
 
 // Run implements Box.
 func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
-	c.Stdio, c.Stdin, c.Session = b.q.Stdio, nil, b.q.Session
+	c.Stdio, c.Stdin = b.q.Stdio, nil
+	if b.kept {
+		c.Session = b.q.Session
+	}
 	out, err := b.Box.Run(ctx, p, c)
 	if out.Duration > 0 {
 		out.Stdout, out.Stderr = b.q.Written()

@@ -72,3 +72,8 @@ func MustParse(text string) *Pattern {
 	}
 	return p.Bind("/ws")
 }
+
+// Fetching is the list of Fetches, and NumFetches how many of its patterns can be parsed.
+const Fetching = fetching
+
+func NumFetches() int { return len(fetches()) }

@@ -40,6 +40,15 @@ func (r *Rule) Host() (name string, ok bool) {
 	return r.host, r.kind == hostName && !(r.deny && r.host == "localhost")
 }
 
+// Origin is the one scheme, host and port that the rule (of allow or ask) is for. ok is false if it is for more.
+func (r *Rule) Origin() (t tool.Target, ok bool) {
+	t = tool.Target{Scheme: r.scheme, Host: r.host, Port: r.port}
+	if r.kind == hostLiteral {
+		t.Host = r.addr.String()
+	}
+	return t, !r.deny && (r.kind == hostName || r.kind == hostLiteral)
+}
+
 // Whole reports whether the rule names neither a method nor a path: it speaks of
 // everything that a connection carries.
 func (r *Rule) Whole() bool { return r.methods == nil && r.path == "" }

@@ -1,0 +1,142 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/command"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/approvals"
+)
+
+// Asked is what an agent asks its user before it has a script run.
+type Asked struct {
+	Questions []uuid.UUID // that an answer of yes approves, see ShellRequest
+	Reasons   []string    // why, for the user; empty: there is nothing to ask
+}
+
+// AskAhead finds out what a person must be asked before [Runs.Shell] runs a script in a session, and files the questions.
+// Those are the script itself; the hosts of network.ask, if the script has a package manager read from a registry; and the
+// connections that the same script was refused before. Nothing is asked that an agent's user may not answer alone.
+func (s *Runs) AskAhead(ctx context.Context, q ClientRequest, args tool.Args) (out Asked, err error) {
+	in := runner.Info{Name: shellRun, Total: 1}
+	b, _, err := s.prepare(ctx, Request{Policy: q.Policy, Workspace: q.Workspace}, &in)
+	if err != nil {
+		return out, err
+	}
+	chain := in.Grant.Chain()
+	terms := chain.Terms()
+	b.Runner.Catalog = s.Tools.Still()
+	script, err := b.Runner.Ahead(ctx, in, runner.Call{Tool: shellTool, Args: args})
+	if err != nil {
+		return out, nil //nolint:nilerr // the shell refuses it, and says why
+	}
+	var list []runner.Question
+	if script.Decision.Effect == policy.Ask && terms.NeedsOthers(script.Decision.Admin, false) == "" {
+		list = append(list, script)
+	}
+	hosts := chain.AskedHosts()
+	if terms.Session && terms.NeedsOthers(false, false) == "" {
+		if !slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return command.Fetches(&a) }) {
+			hosts = nil
+		}
+		for _, t := range hosts {
+			list = append(list, connectionOf(script, chain, t))
+		}
+		if chain.AsksNetwork() {
+			if out, err = s.refusedBefore(ctx, b.store, q, in, script.Args); err != nil {
+				return out, err
+			}
+		}
+	}
+	if len(list) == 0 {
+		return out, nil
+	}
+	c, _, err := s.Client(ctx, q, true)
+	if err != nil {
+		return out, err
+	}
+	desk := s.Approvals.Desk(false, nil, nil)
+	for _, one := range list {
+		one.Run = c.Run
+		if err := out.file(ctx, desk, one); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// file files a question, unless the session's approvals answer it or it is among the others.
+func (a *Asked) file(ctx context.Context, desk *approvals.Desk, q runner.Question) error {
+	filed, ok, err := desk.File(ctx, q)
+	if err == nil && ok && filed.State == store.Waiting && !slices.Contains(a.Questions, filed.ID) {
+		a.Questions = append(a.Questions, filed.ID)
+		a.Reasons = append(a.Reasons, reasonOf(q))
+	}
+	return err
+}
+
+// reasonOf says what a question is about, for the user of an agent.
+func reasonOf(q runner.Question) string {
+	if q.Within {
+		if t, reads := q.Actions[0].Target.Reading(); reads {
+			t.Method = ""
+			return "its commands may read from " + t.String() + " in this session"
+		}
+		return "its commands may connect to " + q.Actions[0].Target.String() + " in this session"
+	}
+	return q.Decision.Reason
+}
+
+// connectionOf is the question of a running script about a connection.
+func connectionOf(script runner.Question, chain policy.Chain, t tool.Target) runner.Question {
+	a := tool.Action{Kind: tool.Network, Target: t}
+	q := script
+	q.Within, q.Actions, q.Decision = true, []tool.Action{a}, chain.DecideAction(a)
+	return q
+}
+
+// refusedBefore gives the questions about connections that wait since the same script was refused them.
+func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientRequest, in runner.Info, args []byte) (out Asked, err error) {
+	begun, err := s.current(ctx, st, q, in)
+	if errors.Is(err, fault.RunUnknown) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	_, backend, err := s.Grants.Open(ctx)
+	if err != nil {
+		return out, err
+	}
+	list, err := backend.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: begun.Seq, Sealed: true})
+	for _, filed := range list {
+		body, err := approvals.BodyOf(filed)
+		if err != nil {
+			return out, err
+		}
+		if body.Pattern != nil && body.Pattern.Within && string(body.Args) == string(args) {
+			out.Questions = append(out.Questions, filed.ID)
+			out.Reasons = append(out.Reasons, body.Pattern.Lines()...)
+		}
+	}
+	return out, err
+}
+
+// current finds the run of a client's session that goes on. None is fault.RunUnknown.
+func (s *Runs) current(ctx context.Context, st store.Store, q ClientRequest, in runner.Info) (begun ledger.Run, err error) {
+	for n := range maxSessions {
+		if begun, err = st.Run(ctx, clientRun(q, in, n).String()); err != nil || begun.Status == ledger.Running {
+			return begun, err
+		}
+	}
+	return begun, fault.New(fault.RunUnknown, "the session has ended too often")
+}
