@@ -29,8 +29,9 @@ func (a *App) clientsOf() *clients.Clients {
 type SetupRequest struct {
 	Workspace string
 	Profile   string // "": the trusted remit.yaml, or else the default profile
-	// Registries: the person's package registries may be read, by approval.
-	Registries bool
+	// Registries: the person's package registries may be read, by approval. Nil: those of the project's package managers,
+	// if the default profile is written.
+	Registries *bool
 	// Moved are the MCP servers, as Remit calls them, that agents will use by the gateway. A new
 	// policy asks about their tools.
 	Moved []string
@@ -43,8 +44,7 @@ type Setup struct {
 	New     bool // the policy is written from the profile; else it is there and trusted
 	written bool // New, and the file is there already
 	Agents  []clients.Found
-	// Registries are the package registries that were found; empty if they were not asked
-	// for. Source is the policy with them and with the folders of Tools.
+	// Registries are the package registries that were looked for and found. Source is the policy with them and with the folders of Tools.
 	Registries []servers.OwnRegistries
 	Source     string
 	// Tools are folders of the person with programs, which the policy adds to commands.path.
@@ -87,10 +87,10 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 		return out, fault.New(fault.Usage, "%s is not a project: an agent would work on all of it", q.Workspace).
 			WithHint("run remit init in the folder of a project, or name one with -w")
 	}
-	if err = a.fillIn(ctx, q, &out); err != nil {
-		return out, err
-	}
 	src, trusted, err := a.Policies.Own(from)
+	if err == nil {
+		err = a.fillIn(ctx, q, &out, managers(q, out.Profile.Name, trusted))
+	}
 	switch {
 	case err != nil:
 		return out, err
@@ -108,8 +108,19 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 	return out, nil
 }
 
-// fillIn makes the policy of a profile, for this person and machine.
-func (a *App) fillIn(ctx context.Context, q SetupRequest, out *Setup) (err error) {
+// managers are the package managers whose registries a policy gets.
+func managers(q SetupRequest, profileName string, kept bool) []string {
+	switch {
+	case q.Registries != nil && *q.Registries:
+		return servers.AllManagers
+	case q.Registries == nil && profileName == profile.Default && !kept:
+		return servers.Managers(q.Workspace)
+	}
+	return nil
+}
+
+// fillIn makes the policy of a profile, for this person and machine, with the registries of package managers.
+func (a *App) fillIn(ctx context.Context, q SetupRequest, out *Setup, managers []string) (err error) {
 	out.Source = out.Profile.Source
 	home := a.Home.Env("").Home
 	for _, f := range sandbox.ToolFolders(home) {
@@ -118,8 +129,8 @@ func (a *App) fillIn(ctx context.Context, q SetupRequest, out *Setup) (err error
 			out.Tools = append(out.Tools, f)
 		}
 	}
-	if q.Registries {
-		out.Registries = a.Servers.OwnRegistries(ctx)
+	if len(managers) > 0 {
+		out.Registries = a.Servers.OwnRegistries(ctx, managers)
 		out.Source, err = withRegistries(out.Profile.Name, out.Source, out.Registries)
 	}
 	for _, c := range sandbox.PackageCaches(q.Workspace, home, a.Home.Lookup) {

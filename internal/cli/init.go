@@ -34,10 +34,11 @@ their tools. remit agents remove puts them back.
 A remit.yaml that is there already is kept if you trust it, and refused if not:
 a repository cannot give itself rights.
 
-With --registries it also finds the package registries that npm, pip, uv, Go and
-cargo use by your own settings, and adds entries of network.ask for reading from
-them: remit exec --ask then asks before a command does. Settings of the project
-are not read, because others can write to them.
+The profile coding gets entries of network.ask for reading from the package
+registries that your npm, pip, uv, Go and cargo use, as far as the project's
+files show that it uses them; --registries looks for all of them. Your agent
+asks you before a command reads from them. Settings of the project are not read,
+because others can write to them.
 
 Profiles: ` + strings.Join(profile.Names(), ", ") + `.
 
@@ -73,7 +74,10 @@ func (s *session) initCmd() *cobra.Command {
 			if anew {
 				return s.printNewLedger(b)
 			}
-			q := app.SetupRequest{Profile: profileName, Registries: registries}
+			q := app.SetupRequest{Profile: profileName}
+			if cmd.Flags().Changed("registries") {
+				q.Registries = &registries
+			}
 			if q.Workspace, err = home.Workspace(dir); err != nil {
 				return err
 			}
@@ -82,7 +86,7 @@ func (s *session) initCmd() *cobra.Command {
 	}
 	c.Flags().BoolVar(&anew, "new-ledger", false, "replace a lost ledger by a new one, with a new origin and new keys, and do nothing else")
 	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
-	c.Flags().BoolVar(&registries, "registries", false, "let commands read from the package registries of your own settings, by approval")
+	c.Flags().BoolVar(&registries, "registries", false, "let commands read from package registries, by approval (default: those of the project's tools)")
 	c.Flags().BoolVar(&mcp, "mcp", false, "with --yes, also move the project's MCP servers behind Remit's gateway")
 	c.Flags().StringVar(&profileName, "profile", "", "ready policy to write, by `NAME` (default: "+profile.Default+")")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")

@@ -22,10 +22,42 @@ type OwnRegistries struct {
 	Problem string   `json:"problem,omitempty"` // why they are not known; "" if they are
 }
 
-// OwnRegistries reads where the installed package managers get packages from. A project's own
+// markers are the files by which a project shows which package manager it uses.
+var markers = map[string][]string{
+	"npm": {"package.json"}, "go": {"go.mod", "go.work"}, "cargo": {"Cargo.toml"},
+	"pip": {"pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "Pipfile", "uv.lock", "poetry.lock"},
+}
+
+// Managers names the package managers that a project uses, by the files in its folder and in the folders there.
+func Managers(workspace string) []string {
+	dirs := []string{workspace}
+	list, _ := os.ReadDir(workspace)
+	for _, e := range list {
+		if e.IsDir() && e.Name()[0] != '.' && e.Name() != "node_modules" {
+			dirs = append(dirs, filepath.Join(workspace, e.Name()))
+		}
+	}
+	var out []string
+	for _, name := range AllManagers {
+		if slices.ContainsFunc(dirs, func(dir string) bool {
+			return slices.ContainsFunc(markers[name], func(file string) bool {
+				_, err := os.Lstat(filepath.Join(dir, file))
+				return err == nil
+			})
+		}) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// AllManagers are the package managers that [Servers.OwnRegistries] knows.
+var AllManagers = []string{"npm", "pip", "go", "cargo"}
+
+// OwnRegistries reads where the installed ones of these package managers get packages from. A project's own
 // settings are not read, as others can write to them. Defaults are what the package managers
 // say themselves, confined and without network.
-func (m *Servers) OwnRegistries(ctx context.Context) []OwnRegistries {
+func (m *Servers) OwnRegistries(ctx context.Context, managers []string) []OwnRegistries {
 	var out []OwnRegistries
 	for _, one := range []struct {
 		name, program string
@@ -33,7 +65,7 @@ func (m *Servers) OwnRegistries(ctx context.Context) []OwnRegistries {
 	}{
 		{"npm", "npm", m.npmOrigins}, {"pip", "pip3", m.pipOrigins}, {"go", "go", m.goOrigins}, {"cargo", "cargo", m.cargoOrigins},
 	} {
-		if !m.installed(one.program) {
+		if !slices.Contains(managers, one.name) || !m.installed(one.program) {
 			continue
 		}
 		r := OwnRegistries{Manager: one.name, Entries: []string{}, Origins: []string{}}
