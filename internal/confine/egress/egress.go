@@ -194,7 +194,9 @@ func (p *Proxy) Env(port int) map[string]string {
 		return env
 	}
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS",
-		"REQUESTS_CA_BUNDLE", "PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE"} {
+		"REQUESTS_CA_BUNDLE", "PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "HTTPLIB2_CA_CERTS",
+		"CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "BUNDLE_SSL_CA_CERT", "YARN_HTTPS_CA_FILE_PATH",
+		"npm_config_cafile"} { // the last one wins over a cafile of the machine's npmrc
 		env[name] = p.trustFile
 	}
 	return env

@@ -203,7 +203,7 @@ func TestAnswers(t *testing.T) {
 
 // Claude Code answers its own questions in these modes, so the user would not be asked.
 func TestClaudeIsNotAskedWithoutItsUser(t *testing.T) {
-	for mode, asks := range map[string]bool{"default": true, "acceptEdits": true, "plan": true, "bypassPermissions": false, "auto": false, "dontAsk": false, "": false} {
+	for mode, asks := range map[string]bool{"default": true, "acceptEdits": true, "plan": true, "auto": true, "bypassPermissions": false, "dontAsk": false, "": false} {
 		e, err := hook.Parse("claude", []byte(strings.Replace(before("Bash", `{"command":"ls"}`), `"default"`, `"`+mode+`"`, 1)))
 		if err != nil || e.Asks != asks {
 			t.Errorf("%s: asks %v, %v", mode, e.Asks, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -79,9 +80,17 @@ func (a *Asked) file(ctx context.Context, desk *approvals.Desk, q runner.Questio
 	filed, ok, err := desk.File(ctx, q)
 	if err == nil && ok && filed.State == store.Waiting && !slices.Contains(a.Questions, filed.ID) {
 		a.Questions = append(a.Questions, filed.ID)
-		a.Reasons = append(a.Reasons, reasonOf(q))
+		a.Reasons = append(a.Reasons, reasonOf(q)+wayToAnswer(filed.ID, q.Within))
 	}
 	return err
+}
+
+// wayToAnswer tells where else a question can be answered, as an agent without a terminal asks nobody.
+func wayToAnswer(id uuid.UUID, session bool) string {
+	if session {
+		return " (or: remit approvals approve --session " + id.String() + ")"
+	}
+	return " (or: remit approvals approve " + id.String() + ")"
 }
 
 // reasonOf says what a question is about, for the user of an agent.
@@ -125,7 +134,7 @@ func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientReques
 		}
 		if body.Pattern != nil && body.Pattern.Within && string(body.Args) == string(args) {
 			out.Questions = append(out.Questions, filed.ID)
-			out.Reasons = append(out.Reasons, body.Pattern.Lines()...)
+			out.Reasons = append(out.Reasons, strings.Join(body.Pattern.Lines(), "; ")+wayToAnswer(filed.ID, true))
 		}
 	}
 	return out, err
