@@ -4,10 +4,13 @@ import (
 	"context"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
@@ -28,8 +31,11 @@ type ShellRequest struct {
 // Unlike Exec it holds no person's authority: the policy must allow every command.
 func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	s.Box.Warm()
+	if s.Renew != nil && q.Session != "" {
+		s.Renew(q.Session)
+	}
 	var res ExecResult
-	box := &streamBox{Box: s.Box, q: q}
+	box := &streamBox{Box: s.Box, q: q, session: sandbox.Session{ID: q.Session, Policies: s.policiesOf(q)}}
 	c, err := catalog.New(shelltool.New(box, func(o sandbox.Outcome) { res.Command = o }))
 	if err != nil {
 		return res, err
@@ -38,9 +44,6 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	if err != nil {
 		return res, err
 	}
-	if s.Renew != nil && q.Session != "" {
-		s.Renew(q.Session, b.Run.Grant.Chain())
-	}
 	b.Runner.Catalog, box.most = c, sandbox.WithDefaults(b.Run.Limits()).OutputBytes
 	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: "shell.run", Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
 	res.Err = o.Err
@@ -48,16 +51,30 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	return res, err
 }
 
+// policiesOf chooses the policies of a script again, as they are then. It outlives the App.
+func (s *Runs) policiesOf(q ShellRequest) func() (policy.Chain, error) {
+	p := policies.Policies{Home: &home.Home{Config: s.Home.Config}}
+	return func() (policy.Chain, error) {
+		list, _, err := p.Chain(q.Policy, q.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		g, _, err := p.Grant(list, q.Workspace)
+		return g.Chain(), err
+	}
+}
+
 // streamBox runs the one command of a call with given streams.
 type streamBox struct {
 	Box
-	q    ShellRequest
-	most int64 // bytes recorded of each stream
+	q       ShellRequest
+	session sandbox.Session
+	most    int64 // bytes recorded of each stream
 }
 
 // Run implements Box.
 func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
-	c.Stdio, c.Stdin, c.Session = b.q.Stdio, nil, b.q.Session
+	c.Stdio, c.Stdin, c.Session = b.q.Stdio, nil, b.session
 	out, err := b.Box.Run(ctx, p, c)
 	if out.Duration > 0 {
 		out.Stdout, out.Stderr = b.q.Written()

@@ -142,7 +142,7 @@ func note(p permit.Permit, c sandbox.Command, prof sandbox.Profile) {
 		h.Rule = "isolation " + prof.Isolation.String()
 	}
 	h.Place = place(prof)
-	if c.Proxy == nil { // else whoever started it has noted it: the call may be over
+	if c.Proxy == nil { // else the caller has noted it: the call may be over
 		p.Note(h)
 	}
 }

@@ -5,6 +5,7 @@ package linux
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -39,7 +40,7 @@ func (r run) anywhere(ctx context.Context, c command) (sandbox.Outcome, error) {
 	shares := r.st.shares && r.st.ca == nil
 	switch {
 	case shares:
-		key, shares = sessionKey(r.m, likeChain(chain), r.prof)
+		key, shares = sessionKey(r.m, authorityOf(chain)+fmt.Sprintf("%q", chain.Data()), r.prof)
 	case same:
 		key, same = sessionKey(r.m, sameChain(chain), r.prof)
 	}

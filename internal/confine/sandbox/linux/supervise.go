@@ -83,7 +83,7 @@ func supervisingFilter(besides map[uint32][]named) []bpf.RawInstruction {
 type supervised struct {
 	*supervisor.Supervisor
 	decider *decider
-	watch   *observer // nil: nobody asked what the command uses
+	watch   *observer // nil: the command is not observed
 }
 
 // supervise begins to answer. After an error the sandbox must be ended.

@@ -60,6 +60,15 @@ func (z *Zygote) lost() bool {
 	}
 }
 
+// Threads is the number of threads in the sandbox. Those of zombies count, too.
+func (z *Zygote) Threads() (sum int) {
+	walk(z.first.pid(), func(_ int, p process) bool {
+		sum += p.threads
+		return true
+	})
+	return sum
+}
+
 // Gone is closed when the command of a shared sandbox and everything that it left behind has ended.
 func (c *Child) Gone() <-chan struct{} { return c.ended }
 

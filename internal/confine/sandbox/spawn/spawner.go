@@ -156,7 +156,7 @@ func (s *Spawner) listen() {
 			if r.Kind == reportStarted {
 				c.pidfd, c.errno = pidfd, unix.Errno(r.Errno)
 				if pidfd < 0 && c.errno == 0 {
-					// There was no room for it here, and nobody could end the sandbox:
+					// There was no room for it here, so the sandbox could not be ended:
 					// it ends itself, because its status socket is let go of.
 					c.errno = unix.EMFILE
 				}
@@ -442,7 +442,7 @@ func (c *Child) Wait() Exit {
 		}
 	}
 	for f := range c.handed {
-		_ = f.Close() // nobody took it
+		_ = f.Close() // not taken
 	}
 	return c.exit
 }
