@@ -196,6 +196,35 @@ func TestWhatIsLeftIsStillDecided(t *testing.T) {
 	}
 }
 
+// TestRefusalsToWhatIsLeftAreRecorded: in the record of the next command of the session, a bounded number of them.
+func TestRefusalsToWhatIsLeftAreRecorded(t *testing.T) {
+	for _, names := range []int{1, 31, 32, 33, 3000} {
+		t.Run(fmt.Sprint(names), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, openPolicy)
+			w.says("s", fmt.Sprintf("(while ! test -e /tmp/go; do sleep 0.05; done; for i in $(seq %d); do echo x > no-$i; echo x > no-$i; done; touch /tmp/came) >/dev/null 2>&1 & echo ok", names), "ok")
+			w.says("s", "touch /tmp/go; for i in $(seq 600); do test -e /tmp/came && break; sleep 0.05; done; rm /tmp/came && echo over", "over")
+			list, more := w.p.Refused()
+			count := more
+			for i, r := range list {
+				if count += r.Count; !strings.Contains(r.Action, "/no-") || !strings.Contains(r.Reason, "; by a process that call 7 of run r left") {
+					t.Errorf("%d: %+v", i, r)
+				}
+			}
+			if len(list) != min(names, 32) || count != 2*names {
+				t.Errorf("%d refusals and %d more are recorded, of %d files", len(list), more, names)
+			}
+			for _, session := range []string{"s", "other"} {
+				w.allow(openPolicy)
+				w.says(session, "echo next", "next")
+				if list, more := w.p.Refused(); len(list)+more != 0 {
+					t.Errorf("session %s: %v, %d", session, list, more)
+				}
+			}
+		})
+	}
+}
+
 // TestNoAnswerOutlivesItsCommand: what a command leaves behind has none of the approvals that a person gave to it.
 func TestNoAnswerOutlivesItsCommand(t *testing.T) {
 	const asks = "version: 1\nname: test\nfiles:\n  read:  {allow: [\"**\"], ask: [\"**/asked*\"]}\n  write: {allow: [\"**\"], ask: [\"**/asked*\"]}\ncommands: {allow: [\"**\"], timeout: 300s}\n"

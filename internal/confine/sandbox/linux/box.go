@@ -125,6 +125,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 		return sandbox.Outcome{}, err
 	}
 	defer out.close()
+	defer b.late.record(c.Session.ID, p)
 	st.watch = c.Observe
 	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
 		note: once(func() { note(p, asked, prof) })}
@@ -328,7 +329,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	served := r.out.serve(child)
 	var answers *supervised
 	if served == nil {
-		answers, served = r.supervise(child, c.Ask)
+		answers, served = r.supervise(child, c.Command)
 	}
 	if served != nil {
 		child.Kill()
@@ -338,7 +339,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	if r.seat.tier == tierAgent && exit.Failed == "" && errors.Is(served, errNoNetwork) {
 		exit.Failed = stepNetwork
 	}
-	seen, unseen := answers.stop(r.prof, child)
+	seen, unseen := answers.stop(r.prof, child, r.seat.tier == tierAgent)
 	if (exit.Stale || r.seat.tier == tierAgent && spoiled(exit)) && !timedOut && ctx.Err() == nil {
 		std.end(0)
 		return sandbox.Outcome{}, errStale

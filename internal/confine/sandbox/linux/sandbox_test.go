@@ -93,7 +93,7 @@ func (w *world) allow(sources ...string) {
 		w.now = new(atomic.Pointer[policy.Chain])
 	}
 	w.now.Store(&chain)
-	w.p = permit.Mint(permit.Terms{Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path, Home: w.home}})
+	w.p = permit.Mint(permit.Terms{Intent: permit.Intent{Run: "r", Call: 7}, Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path, Home: w.home}})
 }
 
 func (w *world) file(name, content string) string {

@@ -24,6 +24,7 @@ type Sandboxes struct {
 	spares   spares
 	sessions sessions
 	agents   agentSandboxes
+	late     lateRefusals
 	systems  systems
 
 	tried    sync.Once

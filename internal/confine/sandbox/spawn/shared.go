@@ -72,15 +72,6 @@ func (z *Zygote) Threads() (sum int) {
 // Gone is closed when the command of a shared sandbox and everything that it left behind has ended.
 func (c *Child) Gone() <-chan struct{} { return c.ended }
 
-// Left returns the channel of Gone if the command left processes behind in a shared sandbox, else
-// nil. Call it after Wait.
-func (c *Child) Left() <-chan struct{} {
-	if c.shares == nil || !c.left {
-		return nil
-	}
-	return c.ended
-}
-
 // follow reads the records of a command in a shared sandbox until no process of the command is left.
 func (c *Child) follow() {
 	started, over := false, false
@@ -136,7 +127,6 @@ func (c *Child) follow() {
 		case kind == recordFailed && c.exit.Failed == "":
 			c.exit.Failed, c.exit.Errno = c.prog.Step(int(uint32(r.What))), unix.Errno(r.Val)
 		case kind == recordLeft || kind == recordExited:
-			c.left = kind == recordLeft
 			c.exit.Known, c.exit.Status = c.exit.Failed == "", uint32(r.Val)
 			c.exit.CPU, c.exit.MaxRSS = time.Duration(r.CPU)*time.Microsecond, int64(r.MaxRSS)
 			c.exit.In, c.exit.Out = int64(r.In), int64(r.Out)

@@ -43,7 +43,6 @@ type Child struct {
 	prog    *Program
 	stays   *Zygote        // whose first process this command runs beside
 	shares  *Zygote        // the shared sandbox that the command runs in
-	left    bool           // of such a command: processes were left when it ended
 	mu      sync.Mutex     // held while ended is closed, of such a command
 	gone    bool           // it had ended before the command could be given to it
 	loose   bool           // there is no pid namespace, with which all processes would end
