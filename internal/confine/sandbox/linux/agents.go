@@ -114,8 +114,8 @@ func (s *agentSandboxes) leave(one *agentSandbox, child *spawn.Child, spoiled bo
 	}
 	one.running--
 	one.last = time.Now()
-	one.left = slices.DeleteFunc(one.left, isGone)
-	if child != nil && !isGone(child) {
+	one.left = slices.DeleteFunc(one.left, (*spawn.Child).IsGone)
+	if child != nil && !child.IsGone() {
 		one.left = append(one.left, child)
 	}
 	if one.retired {
@@ -123,16 +123,6 @@ func (s *agentSandboxes) leave(one *agentSandbox, child *spawn.Child, spoiled bo
 	}
 	if s.timer == nil && !s.closed {
 		s.timer = time.AfterFunc(lookTime, s.look)
-	}
-}
-
-// isGone reports whether no process of a command is left.
-func isGone(c *spawn.Child) bool {
-	select {
-	case <-c.Gone():
-		return true
-	default:
-		return false
 	}
 }
 
@@ -194,7 +184,7 @@ func (s *agentSandboxes) renew(id string) {
 	s.mu.Lock()
 	var some []*agentSandbox
 	for session, one := range s.open {
-		if one.left = slices.DeleteFunc(one.left, isGone); len(one.left) > 0 && (id == "" || session.id == id) {
+		if one.left = slices.DeleteFunc(one.left, (*spawn.Child).IsGone); len(one.left) > 0 && (id == "" || session.id == id) {
 			some = append(some, one)
 		}
 	}

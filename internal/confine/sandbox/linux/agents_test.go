@@ -225,6 +225,23 @@ func TestRefusalsToWhatIsLeftAreRecorded(t *testing.T) {
 	}
 }
 
+// TestAStoppedCommandGoesOn: its own first process is one that other commands of the session can stop.
+func TestAStoppedCommandGoesOn(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	done := make(chan piped, 1)
+	go func() {
+		p, err := w.inSession(context.Background(), "s", "echo $PPID > /tmp/first; while ! test -e /tmp/stopped; do sleep 0.05; done; sleep 60 & echo over")
+		if err != nil {
+			t.Error(err)
+		}
+		done <- p
+	}()
+	w.says("s", "while ! test -s /tmp/first; do sleep 0.05; done; kill -STOP $(cat /tmp/first) && touch /tmp/stopped && echo stopped", "stopped")
+	if p := <-done; p.TimedOut || p.ExitCode != 0 || p.out != "over\n" {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestNoAnswerOutlivesItsCommand: what a command leaves behind has none of the approvals that a person gave to it.
 func TestNoAnswerOutlivesItsCommand(t *testing.T) {
 	const asks = "version: 1\nname: test\nfiles:\n  read:  {allow: [\"**\"], ask: [\"**/asked*\"]}\n  write: {allow: [\"**\"], ask: [\"**/asked*\"]}\ncommands: {allow: [\"**\"], timeout: 300s}\n"

@@ -336,9 +336,6 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	}
 	timedOut := r.await(ctx, child)
 	exit = child.Wait()
-	if r.seat.tier == tierAgent && exit.Failed == "" && errors.Is(served, errNoNetwork) {
-		exit.Failed = stepNetwork
-	}
 	seen, unseen := answers.stop(r.prof, child, r.seat.tier == tierAgent)
 	if (exit.Stale || r.seat.tier == tierAgent && spoiled(exit)) && !timedOut && ctx.Err() == nil {
 		std.end(0)
@@ -375,15 +372,20 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 
 // await waits for the end of the sandbox, and makes it when the time is over.
 func (r run) await(ctx context.Context, child *spawn.Child) (timedOut bool) {
-	timer := time.NewTimer(r.limit)
+	timer, tick := time.NewTimer(r.limit), time.NewTicker(lookTime)
 	defer timer.Stop()
-	select {
-	case <-child.Done():
-		return false
-	case <-ctx.Done():
-		timedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
-	case <-timer.C:
-		timedOut = true
+	defer tick.Stop()
+	for waits := true; waits; {
+		select {
+		case <-child.Done():
+			return false
+		case <-ctx.Done():
+			waits, timedOut = false, errors.Is(ctx.Err(), context.DeadlineExceeded)
+		case <-timer.C:
+			waits, timedOut = false, true
+		case <-tick.C:
+			child.Continue()
+		}
 	}
 	child.Kill()
 	<-child.Done()

@@ -43,7 +43,8 @@ type Child struct {
 	prog    *Program
 	stays   *Zygote        // whose first process this command runs beside
 	shares  *Zygote        // the shared sandbox that the command runs in
-	mu      sync.Mutex     // held while ended is closed, of such a command
+	mu      sync.Mutex     // held while ended is closed, of such a command, and for killed
+	killed  bool           // of such a command
 	gone    bool           // it had ended before the command could be given to it
 	loose   bool           // there is no pid namespace, with which all processes would end
 	felling sync.WaitGroup // of fell: the number of pidfd means this sandbox until it is done
