@@ -107,7 +107,7 @@ func (c *console) copy() {
 		go func() {
 			defer c.copies.Done()
 			if err := copyOutput(c.to[i], from); err != nil && !c.raws { // a pseudo-terminal whose command has ended gives an error, too
-				_ = from.Close() // the command sees that nobody reads
+				_ = from.Close() // the command sees that the reader has gone
 			}
 		}()
 	}

@@ -17,12 +17,12 @@ import (
 )
 
 // keeper starts the world's keeper, which ends with the test.
-func (w *world) keeper() *world {
+func (w *world) keeper(flags ...string) *world {
 	w.t.Helper()
 	if runtime.GOOS != "linux" {
 		w.t.Skip("keepers run on Linux")
 	}
-	c := w.command("keeper")
+	c := w.command(append([]string{"keeper"}, flags...)...)
 	var errs bytes.Buffer
 	c.Stderr = &errs
 	if err := c.Start(); err != nil {

@@ -75,11 +75,18 @@ type Command struct {
 	// The caller ends it by its context, and notes in the permit that it was started.
 	Proxy Proxy
 	// Session is the session of an agent that this is a command of: its commands share a sandbox,
-	// with /tmp, the loopback addresses and the processes that they leave behind. "": the command is alone.
-	Session string
+	// with /tmp, the loopback addresses and the processes that they leave behind. The zero Session: the command is alone.
+	Session Session
 	// Observe tells in the outcome which paths the command used and tried. A
 	// machine that cannot observe does not run it.
 	Observe bool
+}
+
+// Session is a session of an agent.
+type Session struct {
+	ID string
+	// Policies chooses the policies of the command again, as they are now. An error ends what the commands left.
+	Policies func() (policy.Chain, error)
 }
 
 // Service answers the connections to a Unix socket that exists only inside one sandbox. The

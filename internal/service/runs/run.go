@@ -51,8 +51,9 @@ type Box interface {
 
 // Runs begins runs. Its fields are set before it is used.
 type Runs struct {
-	// Renew ends the processes that commands of an agent's session left under other policies. Nil: there are none.
-	Renew func(session string, chain policy.Chain)
+	// Renew ends the processes that commands of an agent's session left under policies that do not hold any more. Nil: there
+	// are none.
+	Renew func(session string)
 
 	Home      *home.Home
 	Policies  *policies.Policies

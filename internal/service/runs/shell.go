@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/approval"
@@ -15,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
@@ -46,7 +48,11 @@ const (
 func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	s.Box.Warm()
 	var res ExecResult
-	box := &streamBox{Box: s.Box, q: q, kept: s.Renew != nil}
+	box := &streamBox{Box: s.Box, q: q}
+	if s.Renew != nil && q.Session != "" {
+		s.Renew(q.Session)
+		box.session = sandbox.Session{ID: q.Session, Policies: s.policiesOf(q)}
+	}
 	c, err := catalog.New(shelltool.New(box, func(o sandbox.Outcome) { res.Command = o }))
 	if err != nil {
 		return res, err
@@ -58,9 +64,6 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	b, ctx, begun, err := s.Start(ctx, Request{Policy: q.Policy, Workspace: q.Workspace, Asker: desk}, runner.Info{Name: shellRun, Total: 1})
 	if err != nil {
 		return res, err
-	}
-	if s.Renew != nil && q.Session != "" {
-		s.Renew(q.Session, b.Run.Grant.Chain())
 	}
 	b.Runner.Catalog, box.most = c, sandbox.WithDefaults(b.Run.Limits()).OutputBytes
 	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: shellTool, Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
@@ -120,20 +123,30 @@ func (s *Runs) approveHosts(ctx context.Context, q ClientRequest, questions []st
 	return nil
 }
 
+// policiesOf chooses the policies of a script again, as they are then. It outlives the App.
+func (s *Runs) policiesOf(q ShellRequest) func() (policy.Chain, error) {
+	p := policies.Policies{Home: &home.Home{Config: s.Home.Config}}
+	return func() (policy.Chain, error) {
+		list, _, err := p.Chain(q.Policy, q.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		g, _, err := p.Grant(list, q.Workspace)
+		return g.Chain(), err
+	}
+}
+
 // streamBox runs the one command of a call with given streams.
 type streamBox struct {
 	Box
-	q    ShellRequest
-	kept bool  // a sandbox stays for the next command of the session
-	most int64 // bytes recorded of each stream
+	q       ShellRequest
+	session sandbox.Session
+	most    int64 // bytes recorded of each stream
 }
 
 // Run implements Box.
 func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
-	c.Stdio, c.Stdin = b.q.Stdio, nil
-	if b.kept {
-		c.Session = b.q.Session
-	}
+	c.Stdio, c.Stdin, c.Session = b.q.Stdio, nil, b.session
 	out, err := b.Box.Run(ctx, p, c)
 	if out.Duration > 0 {
 		out.Stdout, out.Stderr = b.q.Written()

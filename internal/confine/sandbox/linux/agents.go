@@ -3,7 +3,7 @@
 package linux
 
 import (
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,20 +31,23 @@ type agentSession struct{ id, workspace string }
 // agentSandbox is the sandbox of one session.
 type agentSandbox struct {
 	key     string // of its profile and policies
-	texts   string // the digests of its policies
-	why     string // the reason if group is nil
+	chain   policy.Chain
+	now     func() (policy.Chain, error) // the same policies, as they are now
+	why     string                       // the reason if group is nil
 	by      *spawn.Spawner
 	group   *group
 	zygote  *spawn.Zygote
-	running int       // commands
-	last    time.Time // the end of the last command
-	retired bool      // it gets no further commands, and ends when none is running
+	running int            // commands
+	left    []*spawn.Child // commands that have ended, and some that left no process
+	last    time.Time      // the end of the last command
+	retired bool           // it gets no further commands, and ends when none is running
 }
 
 const (
 	// maxAgentSandboxes is the most sandboxes of a process. Each stays for agentTime after its last command.
 	maxAgentSandboxes = 64
 	agentTime         = 30 * time.Minute
+	lookTime          = time.Second // between two looks at the policies of processes that were left
 
 	// Each command's proxy has another port. They are above Linux's default range for outgoing connections.
 	firstPort, lastPort = 61100, 65500
@@ -53,7 +56,7 @@ const (
 // sharesSandbox reports whether a command runs in the sandbox of its agent's session. It does not
 // if something in the sandbox must belong to this command alone.
 func sharesSandbox(chain policy.Chain, c command, prof sandbox.Profile) bool {
-	return c.Session != "" && prof.Supervised && prof.Isolation == policy.FullIsolation && !chain.FreshTier() &&
+	return c.Session.ID != "" && prof.Supervised && prof.Isolation == policy.FullIsolation && !chain.FreshTier() &&
 		c.Stdio != nil && c.Stdio.Terminal == nil && c.layers == nil && c.Folder == nil && c.Proxy == nil && !c.Observe &&
 		len(listeners(prof)) == 0 && len(prof.Publish) == 0
 }
@@ -98,9 +101,10 @@ func (s *agentSandboxes) take(sp *spawn.Spawner, session agentSession, key strin
 	return one, nil
 }
 
-// leave is called at the end of a command. A spoiled sandbox gets no further ones. One whose memory was full is spoiled, too: a
-// full /tmp would have the kernel kill each further command.
-func (s *agentSandboxes) leave(one *agentSandbox, spoiled bool) {
+// leave is called at the end of a command; child is nil if it did not start. A spoiled sandbox gets no further ones: one in which
+// a command could not start, one whose memory was full (a full /tmp would have the kernel kill each further command), and one
+// that left a failed command few processes.
+func (s *agentSandboxes) leave(one *agentSandbox, child *spawn.Child, spoiled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for session, now := range s.open {
@@ -110,21 +114,37 @@ func (s *agentSandboxes) leave(one *agentSandbox, spoiled bool) {
 	}
 	one.running--
 	one.last = time.Now()
-	if one.running == 0 && one.retired {
-		s.drop(one)
+	one.left = slices.DeleteFunc(one.left, (*spawn.Child).IsGone)
+	if child != nil && !child.IsGone() {
+		one.left = append(one.left, child)
+	}
+	if one.retired {
+		s.end(one)
 	}
 	if s.timer == nil && !s.closed {
-		s.timer = time.AfterFunc(agentTime, s.expire)
+		s.timer = time.AfterFunc(lookTime, s.look)
 	}
 }
 
-// retire ends a session's sandbox, after the commands that run there. It is called with the lock held.
+// retire ends a session's sandbox: at once the processes that earlier commands left, and the rest after the commands that run
+// there. It is called with the lock held.
 func (s *agentSandboxes) retire(session agentSession) {
 	one := s.open[session]
 	delete(s.open, session)
-	if one.retired = true; one.running == 0 {
+	one.retired = true
+	s.end(one)
+}
+
+// end ends the processes that no running command has in a retired sandbox. It is called with the lock held.
+func (s *agentSandboxes) end(one *agentSandbox) {
+	if one.running == 0 {
 		s.drop(one)
+		return
 	}
+	for _, c := range one.left {
+		c.Kill()
+	}
+	one.left = nil
 }
 
 // limit retires the sandbox that was not used for the longest time, where there are too many.
@@ -141,41 +161,49 @@ func (s *agentSandboxes) limit() {
 	}
 }
 
-// expire retires the sandboxes that nobody used for a while.
-func (s *agentSandboxes) expire() {
+// look retires the sandboxes without a command for a while, and those whose policies do not hold any more.
+func (s *agentSandboxes) look() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = nil
 	for session, one := range s.open {
 		if one.running == 0 && time.Since(one.last) >= agentTime {
 			s.retire(session)
 		}
 	}
-	if len(s.open) > 0 && !s.closed {
-		s.timer = time.AfterFunc(agentTime/8, s.expire)
-	}
-}
-
-// renew retires the sandbox of a session unless its policies have these texts.
-func (s *agentSandboxes) renew(session agentSession, texts string) {
+	s.mu.Unlock()
+	s.renew("")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one := s.open[session]; one != nil && one.texts != texts {
-		s.retire(session)
+	if s.timer = nil; len(s.open) > 0 && !s.closed {
+		s.timer = time.AfterFunc(lookTime, s.look)
 	}
 }
 
-// textsOf identifies the texts of a chain's policies.
-func textsOf(chain policy.Chain) string {
-	var b strings.Builder
-	for _, r := range chain {
-		b.WriteString(r.Policy().Digest().String() + "\n")
+// renew retires the sandboxes of a session, or of all sessions, in which commands left processes and whose policies have
+// changed.
+func (s *agentSandboxes) renew(id string) {
+	s.mu.Lock()
+	var some []*agentSandbox
+	for session, one := range s.open {
+		if one.left = slices.DeleteFunc(one.left, (*spawn.Child).IsGone); len(one.left) > 0 && (id == "" || session.id == id) {
+			some = append(some, one)
+		}
 	}
-	return b.String()
+	s.mu.Unlock()
+	some = slices.DeleteFunc(some, func(one *agentSandbox) bool { // files are read without the lock
+		chain, err := one.now()
+		return err == nil && authorityOf(chain) == authorityOf(one.chain)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for session, one := range s.open {
+		if slices.Contains(some, one) {
+			s.retire(session)
+		}
+	}
 }
 
-// end retires the sandboxes of a session.
-func (s *agentSandboxes) end(id string) {
+// endSession retires the sandboxes of a session.
+func (s *agentSandboxes) endSession(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for session := range s.open {
@@ -217,11 +245,10 @@ func (s *agentSandboxes) close() {
 }
 
 // agentSeat is a seat in the sandbox of the command's session.
-func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key, session string, prof sandbox.Profile, st start) (seat, error) {
-	one, err := b.agents.take(sp, agentSession{session, chain[0].Env().Workspace}, key, func() (*agentSandbox, error) {
-		var made agentSandbox
+func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key string, session sandbox.Session, prof sandbox.Profile, st start) (seat, error) {
+	one, err := b.agents.take(sp, agentSession{session.ID, chain[0].Env().Workspace}, key, func() (*agentSandbox, error) {
+		made := agentSandbox{chain: chain, now: session.Policies}
 		var err error
-		made.texts = textsOf(chain)
 		made.zygote, made.group, made.why, err = b.standing(sp, m, prof, start{stays: true, shares: true})
 		return &made, err
 	})
@@ -230,8 +257,15 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key, s
 	}
 	prog := sharedCommand(m, prof, st)
 	s := seat{tier: tierAgent, group: one.group.sharedView(), why: one.why}
-	s.start = func(files [3]int) (*spawn.Child, error) { return one.zygote.Start(prog, files) }
-	s.end = func(exit spawn.Exit) { b.agents.leave(one, spoiled(exit) || s.group.killed() > 0) }
+	var child *spawn.Child
+	s.start = func(files [3]int) (_ *spawn.Child, err error) {
+		child, err = one.zygote.Start(prog, files)
+		return child, err
+	}
+	s.end = func(exit spawn.Exit) {
+		failed := !exit.Known || exit.Status != 0
+		b.agents.leave(one, child, spoiled(exit) || s.group.killed() > 0 || failed && prof.Processes-one.zygote.Threads() < prof.Processes/8)
+	}
 	return s, nil
 }
 

@@ -4,6 +4,7 @@ package linux_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
@@ -22,6 +24,16 @@ import (
 type piped struct {
 	sandbox.Outcome
 	out, err string
+}
+
+// session is a session whose policies are those that the world has.
+func (w *world) session(id string) sandbox.Session {
+	return sandbox.Session{ID: id, Policies: func() (policy.Chain, error) {
+		if now := w.now.Load(); now != nil {
+			return *now, nil
+		}
+		return nil, errors.New("no policy holds")
+	}}
 }
 
 // inSession runs a script as a command of an agent's session, with streams of its own.
@@ -44,7 +56,7 @@ func (w *world) inSession(ctx context.Context, session, script string) (piped, e
 			*to = string(b)
 		})
 	}
-	o, err := w.box.Run(ctx, w.p, sandbox.Command{Argv: []string{"/bin/bash", "-c", script}, Shell: true, Dir: w.dir, Timeout: time.Minute, Session: session, Stdio: stdio})
+	o, err := w.box.Run(ctx, w.p, sandbox.Command{Argv: []string{"/bin/bash", "-c", script}, Shell: true, Dir: w.dir, Timeout: time.Minute, Session: w.session(session), Stdio: stdio})
 	reads.Wait()
 	p.Outcome = o
 	return p, err
@@ -111,7 +123,7 @@ func TestASlowReaderGetsAllOutput(t *testing.T) {
 				done := make(chan error, 1)
 				go func() {
 					script := fmt.Sprintf("%shead -c %d /dev/zero", left, size)
-					_, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{"/bin/bash", "-c", script}, Shell: true, Dir: w.dir, Session: "s", Stdio: stdio})
+					_, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{"/bin/bash", "-c", script}, Shell: true, Dir: w.dir, Session: w.session("s"), Stdio: stdio})
 					done <- err
 				}()
 				time.Sleep(3 * time.Second) // this long, nobody reads
@@ -184,6 +196,52 @@ func TestWhatIsLeftIsStillDecided(t *testing.T) {
 	}
 }
 
+// TestRefusalsToWhatIsLeftAreRecorded: in the record of the next command of the session, a bounded number of them.
+func TestRefusalsToWhatIsLeftAreRecorded(t *testing.T) {
+	for _, names := range []int{1, 31, 32, 33, 3000} {
+		t.Run(fmt.Sprint(names), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, openPolicy)
+			w.says("s", fmt.Sprintf("(while ! test -e /tmp/go; do sleep 0.05; done; for i in $(seq %d); do echo x > no-$i; echo x > no-$i; done; touch /tmp/came) >/dev/null 2>&1 & echo ok", names), "ok")
+			w.says("s", "touch /tmp/go; for i in $(seq 600); do test -e /tmp/came && break; sleep 0.05; done; rm /tmp/came && echo over", "over")
+			list, more := w.p.Refused()
+			count := more
+			for i, r := range list {
+				if count += r.Count; !strings.Contains(r.Action, "/no-") || !strings.Contains(r.Reason, "; by a process that call 7 of run r left") {
+					t.Errorf("%d: %+v", i, r)
+				}
+			}
+			if len(list) != min(names, 32) || count != 2*names {
+				t.Errorf("%d refusals and %d more are recorded, of %d files", len(list), more, names)
+			}
+			for _, session := range []string{"s", "other"} {
+				w.allow(openPolicy)
+				w.says(session, "echo next", "next")
+				if list, more := w.p.Refused(); len(list)+more != 0 {
+					t.Errorf("session %s: %v, %d", session, list, more)
+				}
+			}
+		})
+	}
+}
+
+// TestAStoppedCommandGoesOn: its own first process is one that other commands of the session can stop.
+func TestAStoppedCommandGoesOn(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	done := make(chan piped, 1)
+	go func() {
+		p, err := w.inSession(context.Background(), "s", "echo $PPID > /tmp/first; while ! test -e /tmp/stopped; do sleep 0.05; done; sleep 60 & echo over")
+		if err != nil {
+			t.Error(err)
+		}
+		done <- p
+	}()
+	w.says("s", "while ! test -s /tmp/first; do sleep 0.05; done; kill -STOP $(cat /tmp/first) && touch /tmp/stopped && echo stopped", "stopped")
+	if p := <-done; p.TimedOut || p.ExitCode != 0 || p.out != "over\n" {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestNoAnswerOutlivesItsCommand: what a command leaves behind has none of the approvals that a person gave to it.
 func TestNoAnswerOutlivesItsCommand(t *testing.T) {
 	const asks = "version: 1\nname: test\nfiles:\n  read:  {allow: [\"**\"], ask: [\"**/asked*\"]}\n  write: {allow: [\"**\"], ask: [\"**/asked*\"]}\ncommands: {allow: [\"**\"], timeout: 300s}\n"
@@ -241,6 +299,30 @@ func TestASpoiledSandboxIsReplaced(t *testing.T) {
 				t.Errorf("the next command: %+v, %v", p, err)
 			}
 		})
+	}
+}
+
+// TestACrowdedSandboxIsReplaced: however many processes are left, a command fails once at most.
+func TestACrowdedSandboxIsReplaced(t *testing.T) {
+	for left := 54; left < 68; left++ {
+		for kind, start := range map[string]string{"processes": "os.fork() or time.sleep(60)", "threads": "threading.Thread(target=time.sleep, args=(60,)).start()"} {
+			t.Run(fmt.Sprint(left, " ", kind), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, openPolicy+"  processes: 64\n")
+				fill := fmt.Sprintf("import os,threading,time\nif os.fork()==0:\n for i in range(%d):\n  try: %s\n  except (OSError, RuntimeError): pass\n open('/tmp/filled','w')\n time.sleep(60)\nwhile not os.path.exists('/tmp/filled'): time.sleep(.01)", left, start)
+				if _, err := w.inSession(context.Background(), "s", "exec python3 -c '"+strings.ReplaceAll(fill, "'", `"`)+"'"); err != nil {
+					t.Fatal(err)
+				}
+				const next = "exec sh -c 'ls / | cat | cat | cat >/dev/null && echo next'"
+				p, err := w.inSession(context.Background(), "s", next)
+				if err != nil || p.out != "next\n" {
+					p, err = w.inSession(context.Background(), "s", next)
+				}
+				if err != nil || p.out != "next\n" || p.Tier != "agent" {
+					t.Errorf("%+v, %v", p, err)
+				}
+			})
+		}
 	}
 }
 
@@ -437,20 +519,62 @@ func TestACommandsTimeEndsItAlone(t *testing.T) {
 	w.says("s", "kill -0 $(cat /tmp/other) && grep -als '^sleep.6[123]' /proc/[0-9]*/cmdline | wc -l", "0")
 }
 
-// TestAnAuthorityThatWasTakenAwayEnds: what commands left ends with their policies, also if no further command starts.
-func TestAnAuthorityThatWasTakenAwayEnds(t *testing.T) {
-	w := newWorld(t, openPolicy)
-	w.says("s", "echo left > /tmp/x; (while sleep 0.05; do touch out/alive; done) >/dev/null 2>&1 & echo ok", "ok")
-	w.box.Renew("s", w.p.Chain())
-	w.says("s", "cat /tmp/x", "left")
-	w.allow("version: 1\nname: nothing\n")
-	w.box.Renew("s", w.p.Chain())
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		must(t, os.RemoveAll(w.dir+"/out/alive"))
+// settles waits until a file in out is made again and again, or until it is not.
+func (w *world) settles(name string, made bool) {
+	w.t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		must(w.t, os.RemoveAll(w.dir+"/out/"+name))
 		time.Sleep(300 * time.Millisecond)
-		if _, err := os.Stat(w.dir + "/out/alive"); err != nil {
+		if _, err := os.Stat(w.dir + "/out/" + name); (err == nil) == made {
 			return
 		}
 	}
-	t.Error("a process keeps an authority that was taken away")
+	w.t.Errorf("%s: still not %t", name, made)
+}
+
+// TestAnAuthorityThatWasTakenAwayEnds: what commands left ends, in each way in which their policies or their session can end,
+// also while another command of the session runs. That command goes on.
+func TestAnAuthorityThatWasTakenAwayEnds(t *testing.T) {
+	narrow := func(w *world) { w.allow(openPolicy + "  memory: 1GiB\n") }
+	for name, end := range map[string]func(w *world){
+		"looked at":            narrow,
+		"another command":      func(w *world) { narrow(w); w.says("s", "true", "") },
+		"renewed":              func(w *world) { narrow(w); w.box.Renew("s") },
+		"no policy":            func(w *world) { w.now.Store(nil) },
+		"the end of a session": func(w *world) { w.box.EndSession("s") },
+		"spoiled":              func(w *world) { w.says("s", "prlimit --pid 1 --nofile=10:10", ""); w.says("s", "true", "") },
+	} {
+		for _, runs := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", beside a command: ", runs), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, openPolicy)
+				w.says("s", "(while sleep 0.05; do touch out/left; done) >/dev/null 2>&1 & (setsid sh -c 'while sleep 0.05; do touch out/daemon; done' >/dev/null 2>&1 &); echo ok", "ok")
+				w.says("other", "(while sleep 0.05; do touch out/other; done) >/dev/null 2>&1 & echo ok", "ok")
+				done := make(chan error, 1)
+				if runs {
+					go func() {
+						p, err := w.inSession(context.Background(), "s", "while test ! -e out/enough; do touch out/beside; sleep 0.05; done; echo whole")
+						if err == nil && p.out != "whole\n" {
+							err = fmt.Errorf("the command beside it: %+v", p)
+						}
+						done <- err
+					}()
+				} else {
+					done <- nil
+				}
+				w.settles("left", true)
+				w.settles("daemon", true)
+				w.settles("beside", runs)
+				end(w)
+				w.settles("left", false)
+				w.settles("daemon", false)
+				w.settles("beside", runs)
+				if name == "spoiled" || name == "the end of a session" { // else its policy has changed, too
+					w.settles("other", true)
+				}
+				must(t, os.WriteFile(w.dir+"/out/enough", nil, 0o600))
+				must(t, <-done)
+			})
+		}
+	}
 }

@@ -125,6 +125,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 		return sandbox.Outcome{}, err
 	}
 	defer out.close()
+	defer b.late.record(c.Session.ID, p)
 	st.watch = c.Observe
 	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
 		note: once(func() { note(p, asked, prof) })}
@@ -142,7 +143,7 @@ func note(p permit.Permit, c sandbox.Command, prof sandbox.Profile) {
 		h.Rule = "isolation " + prof.Isolation.String()
 	}
 	h.Place = place(prof)
-	if c.Proxy == nil { // else whoever started it has noted it: the call may be over
+	if c.Proxy == nil { // else the caller has noted it: the call may be over
 		p.Note(h)
 	}
 }
@@ -328,17 +329,14 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	served := r.out.serve(child)
 	var answers *supervised
 	if served == nil {
-		answers, served = r.supervise(child, c.Ask)
+		answers, served = r.supervise(child, c.Command)
 	}
 	if served != nil {
 		child.Kill()
 	}
 	timedOut := r.await(ctx, child)
 	exit = child.Wait()
-	if r.seat.tier == tierAgent && exit.Failed == "" && errors.Is(served, errNoNetwork) {
-		exit.Failed = stepNetwork
-	}
-	seen, unseen := answers.stop(r.prof, child)
+	seen, unseen := answers.stop(r.prof, child, r.seat.tier == tierAgent)
 	if (exit.Stale || r.seat.tier == tierAgent && spoiled(exit)) && !timedOut && ctx.Err() == nil {
 		std.end(0)
 		return sandbox.Outcome{}, errStale
@@ -374,15 +372,20 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 
 // await waits for the end of the sandbox, and makes it when the time is over.
 func (r run) await(ctx context.Context, child *spawn.Child) (timedOut bool) {
-	timer := time.NewTimer(r.limit)
+	timer, tick := time.NewTimer(r.limit), time.NewTicker(lookTime)
 	defer timer.Stop()
-	select {
-	case <-child.Done():
-		return false
-	case <-ctx.Done():
-		timedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
-	case <-timer.C:
-		timedOut = true
+	defer tick.Stop()
+	for waits := true; waits; {
+		select {
+		case <-child.Done():
+			return false
+		case <-ctx.Done():
+			waits, timedOut = false, errors.Is(ctx.Err(), context.DeadlineExceeded)
+		case <-timer.C:
+			waits, timedOut = false, true
+		case <-tick.C:
+			child.Continue()
+		}
 	}
 	child.Kill()
 	<-child.Done()

@@ -4,7 +4,6 @@ package linux
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -139,14 +138,11 @@ func (e *exit) serve(child *spawn.Child) error {
 	return e.publish.serve(child)
 }
 
-// errNoNetwork: the sandbox has ended, and its command has not started.
-var errNoNetwork = errors.New("no network")
-
 // take takes the next listener from the sandbox and serves it.
 func (e *exit) take(child *spawn.Child, serve func(net.Listener) error) error {
 	f := child.Take()
 	if f == nil {
-		return fault.Wrap(fault.ToolFailed, errNoNetwork, "the sandbox ended before its network was there")
+		return fault.New(fault.ToolFailed, "the sandbox ended before its network was there")
 	}
 	l, err := net.FileListener(f)
 	_ = f.Close() // l has a descriptor of its own

@@ -429,6 +429,4 @@ const (
 	stepDir   = "enter the working folder"
 	stepExec  = "execute the command"
 	stepGroup = "join the control group"
-
-	stepNetwork = "serve the network"
 )

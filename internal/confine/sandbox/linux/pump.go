@@ -69,7 +69,7 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// run copies until the command is over or nobody writes any more.
+// run copies until the command is over or its last process has closed the pipe.
 func (p *pump) run() {
 	defer func() { _ = p.from.Close() }()
 	_, err := io.Copy(p.to, p.from)

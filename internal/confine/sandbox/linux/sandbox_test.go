@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type world struct {
 	dir  string
 	box  *linux.Box
 	p    permit.Permit
+	now  *atomic.Pointer[policy.Chain] // that of p
 }
 
 const openPolicy = `
@@ -87,7 +89,11 @@ func (w *world) allow(sources ...string) {
 		must(w.t, err)
 		chain = append(chain, rules)
 	}
-	w.p = permit.Mint(permit.Terms{Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path, Home: w.home}})
+	if w.now == nil {
+		w.now = new(atomic.Pointer[policy.Chain])
+	}
+	w.now.Store(&chain)
+	w.p = permit.Mint(permit.Terms{Intent: permit.Intent{Run: "r", Call: 7}, Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path, Home: w.home}})
 }
 
 func (w *world) file(name, content string) string {

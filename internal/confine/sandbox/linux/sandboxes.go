@@ -5,7 +5,6 @@ package linux
 import (
 	"sync"
 
-	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
@@ -25,6 +24,7 @@ type Sandboxes struct {
 	spares   spares
 	sessions sessions
 	agents   agentSandboxes
+	late     lateRefusals
 	systems  systems
 
 	tried    sync.Once
@@ -39,16 +39,12 @@ func NewSandboxes() *Sandboxes {
 // Kept is the number of sandboxes that stay for the next commands of an agent's session.
 func (s *Sandboxes) Kept() int { return s.agents.count() }
 
-// Renew ends the sandbox of an agent's session if it was made under other policies than these, so that
-// the processes in it do not keep an authority that was taken away.
-func (s *Sandboxes) Renew(session string, chain policy.Chain) {
-	if len(chain) > 0 && chain[0] != nil {
-		s.agents.renew(agentSession{session, chain[0].Env().Workspace}, textsOf(chain))
-	}
-}
+// Renew ends the processes that commands of an agent's session left under policies that do not hold any more. Without it, that
+// happens a moment later.
+func (s *Sandboxes) Renew(session string) { s.agents.renew(session) }
 
 // EndSession ends the sandboxes of an agent's session, each after the commands that run there.
-func (s *Sandboxes) EndSession(session string) { s.agents.end(session) }
+func (s *Sandboxes) EndSession(session string) { s.agents.endSession(session) }
 
 // Close ends every sandbox.
 func (s *Sandboxes) Close() error {

@@ -2,8 +2,6 @@
 
 package linux
 
-import "github.com/remitrun/remit/internal/authority/policy"
-
 // Sandboxes are nothing on this system.
 type Sandboxes struct{}
 
@@ -14,7 +12,7 @@ func NewSandboxes() *Sandboxes { return &Sandboxes{} }
 func (*Sandboxes) Kept() int { return 0 }
 
 // Renew does nothing here.
-func (*Sandboxes) Renew(string, policy.Chain) {}
+func (*Sandboxes) Renew(string) {}
 
 // EndSession does nothing here.
 func (*Sandboxes) EndSession(string) {}

@@ -5,6 +5,7 @@ package linux
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -36,10 +37,10 @@ func (s seat) most() int64 {
 func (r run) anywhere(ctx context.Context, c command) (sandbox.Outcome, error) {
 	chain := r.p.Chain()
 	key, same := "", r.prof.Session && r.st.ca == nil // a certificate is the command's own
-	shares := r.st.shares && r.st.ca == nil
+	shares := r.st.shares
 	switch {
 	case shares:
-		key, shares = sessionKey(r.m, likeChain(chain), r.prof)
+		key, shares = sessionKey(r.m, authorityOf(chain)+fmt.Sprintf("%q", chain.Data()), r.prof)
 	case same:
 		key, same = sessionKey(r.m, sameChain(chain), r.prof)
 	}

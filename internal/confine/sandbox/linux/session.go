@@ -117,10 +117,9 @@ func sameChain(chain policy.Chain) string {
 	return string(b)
 }
 
-// likeChain names a chain by the text of its policies, and the data of its call.
-func likeChain(chain policy.Chain) string {
+// authorityOf names the authority of a chain's policies: their texts, and the places that these mean.
+func authorityOf(chain policy.Chain) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q\n", chain.Data())
 	for _, r := range chain {
 		fmt.Fprintf(&b, "%q %x %q %q\n", r.Policy().File(), r.Policy().Digest(), r.Policy().Name(), fmt.Sprintf("%q", r.Env()))
 	}
@@ -270,7 +269,7 @@ func (s *sessions) drop(one *session) {
 	}()
 }
 
-// expire ends sessions that nobody needed for a while.
+// expire ends sessions without a command for a while.
 func (s *sessions) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

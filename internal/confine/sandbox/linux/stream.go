@@ -166,7 +166,7 @@ func (c *capture) end(patience time.Duration) sandbox.Stream {
 
 // stdin puts the input into memory, from where the command reads it as a file.
 func stdin(b []byte) (fd int, err error) {
-	if len(b) == 0 { // a pipe that nobody writes to costs less
+	if len(b) == 0 { // a closed pipe costs less
 		var p [2]int
 		if err = unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 			return -1, err

@@ -83,11 +83,11 @@ func supervisingFilter(besides map[uint32][]named) []bpf.RawInstruction {
 type supervised struct {
 	*supervisor.Supervisor
 	decider *decider
-	watch   *observer // nil: nobody asked what the command uses
+	watch   *observer // nil: the command is not observed
 }
 
 // supervise begins to answer. After an error the sandbox must be ended.
-func (r run) supervise(child *spawn.Child, ask permit.Asker) (*supervised, error) {
+func (r run) supervise(child *spawn.Child, c sandbox.Command) (*supervised, error) {
 	if !r.prof.Supervised {
 		return nil, nil
 	}
@@ -95,10 +95,12 @@ func (r run) supervise(child *spawn.Child, ask permit.Asker) (*supervised, error
 	if f == nil {
 		return nil, nil // the sandbox ended before; Wait tells why
 	}
+	ask := c.Ask
 	if ask == nil {
 		ask = r.p.Asker()
 	}
 	d := newDecider(r.p, r.prof, r.st.layers, ask)
+	d.late = func(refused tool.Refused) { r.b.late.add(c.Session.ID, r.p.Intent(), refused) }
 	o := supervisor.Options{IDs: supervisor.IDs{User: insideID, Group: insideID}, Spawner: r.sp, Decide: d.decide, Denied: d.denied, Names: r.b.namesOf(cmp.Or(r.p.Chain().Repository(), path.Join(r.p.Env().Workspace, ".git")))}
 	s := &supervised{decider: d}
 	if r.watch {
@@ -119,16 +121,16 @@ func (b *Box) namesOf(repository string) *sync.RWMutex {
 	return names.(*sync.RWMutex)
 }
 
-// stop ends answering, as soon as nothing of the command is left. What it leaves in the sandbox of an agent's session
-// is still decided, but asks nobody and is not recorded: its call is over. It returns the paths that the command used.
-func (s *supervised) stop(prof sandbox.Profile, child *spawn.Child) (used []sandbox.Touch, unseen int) {
+// stop ends answering. In a shared sandbox it does so once no process of the command is left: until then their uses are
+// decided, and no approver is asked, since the call is over. It returns the paths that the command used.
+func (s *supervised) stop(prof sandbox.Profile, child *spawn.Child, shared bool) (used []sandbox.Touch, unseen int) {
 	if s == nil {
 		return nil, 0
 	}
-	if gone := child.Left(); gone != nil {
+	if shared {
 		s.decider.outlive()
 		go func() {
-			<-gone
+			<-child.Gone()
 			s.Stop()
 		}()
 		return nil, 0
@@ -167,6 +169,7 @@ type decider struct {
 	list   []sandbox.Refusal
 	count  int
 	claims map[string]bool
+	late   func(tool.Refused) // is told of refusals after the call
 }
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
@@ -321,11 +324,16 @@ const maxRefusals = 20
 // denied is told of each refused call. Each path is recorded once.
 func (d *decider) denied(_ supervisor.Request, err error) {
 	var r refusal
-	if !errors.As(err, &r) || d.isOver() {
+	if !errors.As(err, &r) {
 		return
 	}
 	action := r.Action.String()
-	d.p.Refuse(tool.Refused{Action: action, Rule: r.Decision.Rule.String(), Reason: r.Decision.Reason})
+	refused := tool.Refused{Action: action, Rule: r.Decision.Rule.String(), Reason: r.Decision.Reason}
+	if d.isOver() {
+		d.late(refused)
+		return
+	}
+	d.p.Refuse(refused)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count++

@@ -34,7 +34,7 @@ const (
 	recordExited = 2 // <<32
 	recordHanded = 3 // <<32; a descriptor travels beside it
 	recordStale  = 4 // <<32; a process that stays ends instead of running a command
-	recordLeft   = 5 // <<32; the command has ended, and others of its processes have not: somebody else kills them
+	recordLeft   = 5 // <<32; the command has ended, and other processes that it started may be running
 )
 
 // loaded is a program in the spawner's memory, its pointers made real.
@@ -124,7 +124,7 @@ func child(h *header, ops unsafe.Pointer) {
 		_, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0)
 	}
 	if e != 0 {
-		exit(126) // there is nobody to tell
+		exit(126) // without a descriptor there is no report
 	}
 	forget()
 	i, e := perform(h, ops, 0, uintptr(h.NOps))
@@ -242,7 +242,7 @@ func host(h **header, rec *record) uintptr {
 func attach(rec *record, status uintptr) {
 	_, _, e := syscall.RawSyscall6(unix.SYS_DUP3, status, StatusFD, unix.O_CLOEXEC, 0, 0, 0)
 	if e != 0 {
-		exit(126) // there is nobody to tell
+		exit(126) // without a descriptor there is no report
 	}
 	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
 		fail(rec, 0, e)

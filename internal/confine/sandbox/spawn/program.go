@@ -92,6 +92,7 @@ type Program struct {
 	own    watch
 	around watch
 	used   int      // bytes of the current part's
+	hands  int      // descriptors that are handed over
 	before *Program // what made the zygote that this one runs in
 }
 
@@ -225,6 +226,7 @@ func (p *Program) Hand(step string, r Reg) {
 	p.Pointer(msg+Ref(unsafe.Offsetof(m.Control)), oob)
 	p.Poke(oob+Ref(unix.CmsgLen(0)), r)
 	p.Call(step, unix.SYS_SENDMSG, Int(StatusFD), At(msg), Int(unix.MSG_NOSIGNAL))
+	p.hands++
 }
 
 // Pause divides the first process's part. What comes before can be done ahead of

@@ -35,7 +35,7 @@ const (
 	reportEnded   = 2
 )
 
-// self is the running binary, opened before anybody could replace it.
+// self is the running binary, opened before it could be replaced.
 var self = -1
 
 // The one init with an effect in Remit: a process that was started as the

@@ -38,12 +38,7 @@ func (z *Zygote) Start(p *Program, files [3]int) (*Child, error) {
 
 // Alive reports whether the sandbox is there.
 func (z *Zygote) Alive() bool {
-	select {
-	case <-z.first.ended:
-		return false
-	default:
-		return true
-	}
+	return !isClosed(z.first.ended)
 }
 
 // lostTime is longer than the report of the spawner's end takes.
@@ -60,79 +55,124 @@ func (z *Zygote) lost() bool {
 	}
 }
 
+// Threads is the number of threads in the sandbox. Those of zombies count, too.
+func (z *Zygote) Threads() (sum int) {
+	walk(z.first.pid(), func(_ int, p process) bool {
+		sum += p.threads
+		return true
+	})
+	return sum
+}
+
 // Gone is closed when the command of a shared sandbox and everything that it left behind has ended.
 func (c *Child) Gone() <-chan struct{} { return c.ended }
 
-// Left returns the channel of Gone if the command left processes behind in a shared sandbox, else
-// nil. Call it after Wait.
-func (c *Child) Left() <-chan struct{} {
-	if c.shares == nil || !c.left {
-		return nil
-	}
-	return c.ended
-}
+// IsGone reports whether Gone is closed.
+func (c *Child) IsGone() bool { return isClosed(c.ended) }
 
 // follow reads the records of a command in a shared sandbox until no process of the command is left.
 func (c *Child) follow() {
-	started, over := false, false
-	begin := func() {
-		if !started {
-			started = true
-			close(c.started)
-		}
-	}
-	end := func() {
-		begin()
-		if !over {
-			over = true
-			close(c.handed)
-			close(c.done)
-		}
-	}
-	defer func() {
-		end()
-		c.mu.Lock()
-		close(c.ended)
-		c.mu.Unlock()
-		c.felling.Wait()
-		_ = c.status.Close()
-		if c.pidfd >= 0 {
-			_ = unix.Close(c.pidfd)
-		}
-	}()
-	for {
+	defer c.finish()
+	for handed := 0; ; {
 		r, fd, err := c.next()
-		kind := r.What >> 32
-		switch {
-		case err != nil:
-			if !over {
-				c.exit.CPU = time.Duration(c.used.Load())
-				c.exit.Lost = c.shares.lost()
-				c.exit.Stale = !started && !c.exit.Lost && c.exit.Failed == "" // its process hands itself over first
-			}
+		if err != nil {
+			c.interrupted(handed)
 			return
-		case kind == recordHanded && fd >= 0 && !started:
-			c.pidfd = fd
-			begin()
-		case kind == recordHanded && fd >= 0 && !over:
-			c.handed <- os.NewFile(uintptr(fd), "handed")
+		}
+		switch kind := r.What >> 32; {
 		case kind == recordHanded:
-			if fd >= 0 {
-				_ = unix.Close(fd)
-			}
-			c.exit.Failed, c.exit.Errno = stepHand, unix.EMFILE
-			begin()
-			c.Kill()
-		case over: // the resources that the other processes used
+			handed++
+			c.keepHanded(fd)
+		case isClosed(c.done): // the resources that the other processes used
 		case kind == recordFailed && c.exit.Failed == "":
 			c.exit.Failed, c.exit.Errno = c.prog.Step(int(uint32(r.What))), unix.Errno(r.Val)
 		case kind == recordLeft || kind == recordExited:
-			c.left = kind == recordLeft
 			c.exit.Known, c.exit.Status = c.exit.Failed == "", uint32(r.Val)
 			c.exit.CPU, c.exit.MaxRSS = time.Duration(r.CPU)*time.Microsecond, int64(r.MaxRSS)
 			c.exit.In, c.exit.Out = int64(r.In), int64(r.Out)
-			end()
+			c.over()
 		}
+	}
+}
+
+// keepHanded takes a descriptor of the command's sandbox, or -1. The first one is that of the command's first process.
+func (c *Child) keepHanded(fd int) {
+	switch {
+	case fd >= 0 && !isClosed(c.started):
+		c.pidfd = fd
+		close(c.started)
+	case fd >= 0 && !isClosed(c.done):
+		c.handed <- os.NewFile(uintptr(fd), "handed")
+	case fd >= 0:
+		_ = unix.Close(fd)
+	case !isClosed(c.done):
+		c.exit.Failed, c.exit.Errno = stepHand, unix.EMFILE
+		c.begin()
+		c.Kill()
+	}
+}
+
+// interrupted is called when the records end. Before all descriptors were handed over, the command has not started.
+func (c *Child) interrupted(handed int) {
+	if isClosed(c.done) {
+		return
+	}
+	c.exit.CPU = time.Duration(c.used.Load())
+	c.exit.Lost = c.shares.lost()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.exit.Lost || c.exit.Failed != "":
+	case !isClosed(c.started): // its process hands itself over first
+		c.exit.Stale = true
+	case handed < c.prog.hands && !c.killed:
+		c.exit.Failed, c.exit.Errno = stepHand, unix.EPIPE
+	}
+}
+
+func (c *Child) begin() {
+	if !isClosed(c.started) {
+		close(c.started)
+	}
+}
+
+// over tells that the command has ended.
+func (c *Child) over() {
+	c.begin()
+	if !isClosed(c.done) {
+		close(c.handed)
+		close(c.done)
+	}
+}
+
+// finish tells that no process of the command is left.
+func (c *Child) finish() {
+	c.over()
+	c.mu.Lock()
+	close(c.ended)
+	c.mu.Unlock()
+	c.felling.Wait()
+	_ = c.status.Close()
+	if c.pidfd >= 0 {
+		_ = unix.Close(c.pidfd)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Continue lets the first process of a command in a shared sandbox go on, if other processes have stopped it.
+func (c *Child) Continue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shares != nil && !c.killed && isClosed(c.started) && !isClosed(c.ended) && c.pidfd >= 0 {
+		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGCONT, nil, 0)
 	}
 }
 
@@ -140,9 +180,8 @@ func (c *Child) follow() {
 func (c *Child) killShared() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.ended: // the descriptor of its process may be another one by now
-	default:
+	c.killed = true
+	if !isClosed(c.ended) { // else the descriptor of its process may be another one by now
 		c.felling.Go(c.fellShared)
 	}
 }

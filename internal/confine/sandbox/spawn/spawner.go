@@ -43,8 +43,8 @@ type Child struct {
 	prog    *Program
 	stays   *Zygote        // whose first process this command runs beside
 	shares  *Zygote        // the shared sandbox that the command runs in
-	left    bool           // of such a command: processes were left when it ended
-	mu      sync.Mutex     // held while ended is closed, of such a command
+	mu      sync.Mutex     // held while ended is closed, of such a command, and for killed
+	killed  bool           // of such a command
 	gone    bool           // it had ended before the command could be given to it
 	loose   bool           // there is no pid namespace, with which all processes would end
 	felling sync.WaitGroup // of fell: the number of pidfd means this sandbox until it is done
@@ -156,7 +156,7 @@ func (s *Spawner) listen() {
 			if r.Kind == reportStarted {
 				c.pidfd, c.errno = pidfd, unix.Errno(r.Errno)
 				if pidfd < 0 && c.errno == 0 {
-					// There was no room for it here, and nobody could end the sandbox:
+					// There was no room for it here, so the sandbox could not be ended:
 					// it ends itself, because its status socket is let go of.
 					c.errno = unix.EMFILE
 				}
@@ -442,7 +442,7 @@ func (c *Child) Wait() Exit {
 		}
 	}
 	for f := range c.handed {
-		_ = f.Close() // nobody took it
+		_ = f.Close() // not taken
 	}
 	return c.exit
 }

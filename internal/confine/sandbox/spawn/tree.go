@@ -83,9 +83,10 @@ func parentOf(pid int) (parent int, alive bool) {
 
 // process is what the kernel tells of one, see proc_pid_stat(5).
 type process struct {
-	parent int
-	ended  bool          // it only waits to be collected
-	cpu    time.Duration // of it and of those that it has waited for
+	parent  int
+	ended   bool          // it only waits to be collected
+	cpu     time.Duration // of it and of those that it has waited for
+	threads int
 }
 
 // tick is the unit of times in /proc, on every machine.
@@ -97,11 +98,14 @@ func readProcess(pid int) (p process, ok bool) {
 		return p, false
 	}
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]) // state, parent, ...
-	if len(fields) < 15 {
+	if len(fields) < 18 {
 		return p, false
 	}
 	p.ended = fields[0][0] == 'Z' || fields[0][0] == 'X'
 	if p.parent, err = strconv.Atoi(string(fields[1])); err != nil {
+		return p, false
+	}
+	if p.threads, err = strconv.Atoi(string(fields[17])); err != nil {
 		return p, false
 	}
 	for _, f := range fields[11:15] { // user and system time, and those of waited-for children
