@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/confine/browser"
+	"github.com/remitrun/remit/internal/confine/egress"
 	"github.com/remitrun/remit/internal/confine/placement"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
@@ -97,11 +98,15 @@ type Own struct {
 	Models []model.Provider
 	// Sandboxes are shared with other Apps of the process; nil: the App has its own.
 	Sandboxes *linux.Sandboxes
+	Signer    *egress.Signer   // for the inspected connections of agents' sessions; nil: each command has a certificate of its own
 	Ledger    *database.Shared // stays open when the App is closed; nil: the App opens the ledger for itself
 }
 
 // NewSandboxes makes the Sandboxes of several Apps. They must be closed, after the Apps.
 func NewSandboxes() *linux.Sandboxes { return linux.NewSandboxes() }
+
+// NewSigner makes a Signer for several Apps.
+func NewSigner() *egress.Signer { return &egress.Signer{} }
 
 // EndSession ends the sandboxes of an agent's session.
 func (a *App) EndSession(session string) {
@@ -127,7 +132,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 	a.Grants.Roles = a.People.Bound
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.Images = &images.Images{Home: a.Home}
-	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Image: a.Images.Image, Egress: egressOf(a.Secrets.Value, cfg.Lookup), Sandboxes: own.Sandboxes})}
+	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Image: a.Images.Image, Egress: egressOf(a.Secrets.Value, cfg.Lookup, own.Signer), Sandboxes: own.Sandboxes})}
 	a.browsers = browser.New(a.box.Box, a.Secrets.Value)
 	a.Modules = modules.New(a.Home, a.Secrets)
 	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registry}

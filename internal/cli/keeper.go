@@ -73,7 +73,7 @@ func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error
 	}
 	defer garbage.Less()()
 	ledger, boxes := &database.Shared{}, app.NewSandboxes()
-	own := app.Own{Ledger: ledger, Sandboxes: boxes}
+	own := app.Own{Ledger: ledger, Sandboxes: boxes, Signer: app.NewSigner()}
 	k := &keeper.Keeper{
 		Home: cfg.Dir, Version: s.version, Idle: idle, Look: keeperLook, Env: s.lookup, Stale: ledger.Stale, Kept: boxes.Kept,
 		Answer: func(ctx context.Context, r hookwire.Request) hookwire.Answer { return s.keptHook(ctx, r, own) },

@@ -219,3 +219,15 @@ func TestTheAgentAsksAboutRegistriesFirst(t *testing.T) {
 		t.Errorf("npm ci: %+v, %q", r, question)
 	}
 }
+
+// Commands share the sandbox of their session also where connections are inspected.
+func TestInspectedCommandsShareASandbox(t *testing.T) {
+	w, _ := shells(t)
+	policy := w.beside("net.yaml", "version: 1\nname: p\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}\ncommands: {allow: ['**']}\nnetwork: {ask: [{url: 'GET,HEAD https://host.test', inspect: true}]}\n")
+	a := &hooked{w, t, policy, "s1", "default"}
+	first, _ := a.do("echo left >/tmp/x; md5sum $SSL_CERT_FILE")
+	second, _ := a.do("md5sum $SSL_CERT_FILE; cat /tmp/x")
+	if first.status != 0 || second.out != first.out+"left\n" {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+}

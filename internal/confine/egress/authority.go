@@ -18,7 +18,7 @@ import (
 )
 
 // Authority signs certificates for the hosts whose TLS is inspected. Its key is
-// made for one run, stays in memory and is good for a week. It is safe for
+// made for one run or for the sessions of agents, stays in memory and is good for a week. It is safe for
 // concurrent use. The zero Authority signs nothing.
 type Authority struct {
 	cert *x509.Certificate
@@ -36,6 +36,27 @@ const (
 	maxLeaves      = 256
 )
 
+// Signer gives the same authority for days, so that sandboxes that stay need not be made anew. It is safe for concurrent use;
+// the zero Signer is ready.
+type Signer struct {
+	mu   sync.Mutex
+	now  *Authority
+	made time.Time
+}
+
+// renewAfter leaves the authority enough time for the longest command.
+const renewAfter = authorityLasts / 2
+
+// Authority returns an authority that is good for half a week at least.
+func (s *Signer) Authority(now time.Time) *Authority {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil || now.Sub(s.made) > renewAfter || now.Before(s.made) {
+		s.now, s.made = NewAuthority(now), now
+	}
+	return s.now
+}
+
 // NewAuthority makes an authority that is good from now on for a week.
 func NewAuthority(now time.Time) *Authority {
 	a := &Authority{leaves: map[string]*tls.Certificate{}}
@@ -44,7 +65,7 @@ func NewAuthority(now time.Time) *Authority {
 	if err != nil || err2 != nil {
 		return &Authority{} // signs nothing, so inspected connections fail
 	}
-	subject := pkix.Name{Organization: []string{"Remit"}, CommonName: "Remit inspection of one run"}
+	subject := pkix.Name{Organization: []string{"Remit"}, CommonName: "Remit inspection"}
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: subject, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(authorityLasts),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,

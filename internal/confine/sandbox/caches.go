@@ -17,14 +17,21 @@ type PackageCache struct {
 }
 
 // CacheVariables adds the variables by which tools find the person's caches to an environment. It leaves out the
-// caches that the policies do not let the command read. A command with a network gets none: it downloads and keeps packages itself.
+// caches that the policies do not let the command read. With a network, Go takes what the cache lacks from its usual proxies.
 func (p Profile) CacheVariables(chain policy.Chain, workspace, home string, getenv func(string) (string, bool), env []string) []string {
-	if !p.Standard || p.Connects {
+	if !p.Standard {
 		return env
 	}
 	for _, c := range PackageCaches(workspace, home, getenv) {
 		name, _, _ := strings.Cut(c.Env, "=")
 		file := filepath.Join(c.Dir, AnyName)
+		if p.Connects && name == "GOPROXY" {
+			proxies := goProxies(p.Path, home, getenv)
+			if proxies == "" {
+				continue
+			}
+			c.Env += "," + proxies
+		}
 		given := slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 		if !given && chain.DecideAction(tool.Action{Kind: tool.FileRead, Path: file, Real: file}).Effect == policy.Allow {
 			env = append(env, c.Env)
@@ -71,4 +78,31 @@ func PackageCaches(workspace, home string, getenv func(string) (string, bool)) (
 		add(dir, "MAVEN_ARGS=-Dmaven.repo.local.tail="+dir) // Maven 3.9; earlier ones do not read it
 	}
 	return out
+}
+
+// goProxies is the person's setting of Go's module proxies, or Go's default (https://go.dev/doc/toolchain#config). It is "" if
+// neither is known, or if it has a password.
+func goProxies(path []string, home string, getenv func(string) (string, bool)) string {
+	value, _ := getenv("GOPROXY")
+	files := []string{filepath.Join(home, ".config/go/env")}
+	for _, dir := range path {
+		if program, err := filepath.EvalSymlinks(filepath.Join(dir, "go")); err == nil {
+			files = append(files, filepath.Join(filepath.Dir(filepath.Dir(program)), "go.env"))
+		}
+	}
+	for _, file := range files {
+		if value != "" {
+			break
+		}
+		b, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(b)) {
+			if v, ok := strings.CutPrefix(strings.TrimSpace(line), "GOPROXY="); ok {
+				value = v
+			}
+		}
+	}
+	if strings.Contains(value, "@") {
+		return ""
+	}
+	return value
 }

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,10 @@ func TestToolsFindThePersonsCaches(t *testing.T) {
 			}
 		}
 	}
+	goroot := t.TempDir()
+	if err := errors.Join(os.Mkdir(goroot+"/bin", 0o755), os.WriteFile(goroot+"/bin/go", nil, 0o755), os.WriteFile(goroot+"/go.env", []byte("# x\nGOPROXY=https://default.test\n"), 0o600)); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
 	const all = "files: {read: {allow: ['**', '~/**']}}\n"
 	modules := "GOPROXY=file://" + home + "/go/pkg/mod/cache/download"
 	for name, tc := range map[string]struct {
@@ -41,7 +46,10 @@ func TestToolsFindThePersonsCaches(t *testing.T) {
 		"a workspace":      {"go.work", all, "", sandbox.Profile{Standard: true}, []string{modules}},
 		"all of them":      {"go.mod pom.xml build.gradle.kts", all, "", sandbox.Profile{Standard: true}, []string{modules, "GRADLE_RO_DEP_CACHE=" + home + "/.gradle/caches", "MAVEN_ARGS=-Dmaven.repo.local.tail=" + home + "/.m2/repository"}},
 		"none":             {"", all, "", sandbox.Profile{Standard: true}, nil},
-		"a network":        {"go.mod", all, "", sandbox.Profile{Standard: true, Connects: true}, nil},
+		"a network":        {"go.mod pom.xml", all, "GOPROXY=https://proxy.test,direct", sandbox.Profile{Standard: true, Connects: true}, []string{modules + ",https://proxy.test,direct", "MAVEN_ARGS=-Dmaven.repo.local.tail=" + home + "/.m2/repository"}},
+		"a default":        {"go.mod", all, "", sandbox.Profile{Standard: true, Connects: true, Path: []string{"/nowhere", goroot + "/bin"}}, []string{modules + ",https://default.test"}},
+		"no default":       {"go.mod", all, "", sandbox.Profile{Standard: true, Connects: true, Path: []string{"/nowhere"}}, nil},
+		"a password":       {"go.mod", all, "GOPROXY=https://a:b@proxy.test", sandbox.Profile{Standard: true, Connects: true}, nil},
 		"a minimal system": {"go.mod", all, "", sandbox.Profile{}, nil},
 		"not readable":     {"go.mod", "files: {read: {allow: ['**']}}\n", "", sandbox.Profile{Standard: true}, nil},
 		"readable":         {"go.mod pom.xml", "files: {read: {allow: ['~/go/pkg/mod/cache/download/**']}}\n", "", sandbox.Profile{Standard: true}, []string{modules}},

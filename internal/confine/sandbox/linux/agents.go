@@ -249,7 +249,7 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key st
 	one, err := b.agents.take(sp, agentSession{session.ID, chain[0].Env().Workspace}, key, func() (*agentSandbox, error) {
 		made := agentSandbox{chain: chain, now: session.Policies}
 		var err error
-		made.zygote, made.group, made.why, err = b.standing(sp, m, prof, start{stays: true, shares: true})
+		made.zygote, made.group, made.why, err = b.standing(sp, m, prof, start{stays: true, shares: true, ca: st.ca})
 		return &made, err
 	})
 	if err != nil {

@@ -113,8 +113,8 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 		b.listen(s.port)
 		b.sockets()
 		b.dialers()
-		b.trust(s.ca)
 	}
+	b.trust(s.ca)
 	b.layer(s.layers)
 	for _, mt := range mounts {
 		b.mount(mt)

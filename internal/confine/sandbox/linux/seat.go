@@ -41,6 +41,7 @@ func (r run) anywhere(ctx context.Context, c command) (sandbox.Outcome, error) {
 	switch {
 	case shares:
 		key, shares = sessionKey(r.m, authorityOf(chain)+fmt.Sprintf("%q", chain.Data()), r.prof)
+		key += string(r.st.ca) // the same for all commands of a session
 	case same:
 		key, same = sessionKey(r.m, sameChain(chain), r.prof)
 	}
