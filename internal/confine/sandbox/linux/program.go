@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
@@ -233,6 +234,9 @@ func (b *builder) system() {
 		b.newFile(gitFile, "[include]\n\tpath = /etc/gitconfig\n"+b.p.Git)
 	}
 	b.folders(sandbox.HomeAt)
+	if b.p.Git != "" && !slices.ContainsFunc(b.p.Mounts, isHome) {
+		b.newFile(sandbox.HomeAt+"/"+homeGit, repository.Copy(b.p.Git))
+	}
 	b.Call("/tmp", unix.SYS_FCHMODAT, spawn.From(b.root), b.Text("tmp"), spawn.Int(0o1777))
 	b.clone("/tmp", spawn.From(b.root), "tmp", 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOATIME, "/tmp")
 }
