@@ -267,8 +267,8 @@ func (c *call) own(where string) bool {
 // read more than the process.
 var public = []string{"cgroup", "cmdline", "comm", "schedstat", "stat", "statm", "status", "task"}
 
-// machineFacts are the files of /proc, apart from those of processes, that may be read: facts about the processor, the memory
-// and the kernel, as nproc, free, ps and the runtimes of languages read them. None names a process outside of the sandbox.
+// machineFacts are the readable files of /proc outside of the folders of processes: facts about the processor, the memory and
+// the kernel, which nproc, free, ps and the runtimes of languages need. None names a process outside of the sandbox.
 var machineFacts = strings.Fields(`cgroups cpuinfo filesystems loadavg meminfo stat uptime version vmstat
 	sys/crypto/fips_enabled
 	sys/fs/file-max sys/fs/inotify/max_queued_events sys/fs/inotify/max_user_instances sys/fs/inotify/max_user_watches

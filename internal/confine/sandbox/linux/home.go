@@ -112,7 +112,7 @@ func hadSettings(in *os.Root) (text string, ours bool, err error) {
 	return string(b), repository.IsCopy(string(b)), err
 }
 
-// maxCopy bounds what is read of the settings in a kept home. A copy is smaller.
+// maxCopy is the number of bytes to read of the settings in a kept home. A copy is smaller.
 const maxCopy = 64 << 10
 
 // replaceSettings replaces the settings of a kept home as Git does, which another command may be using. While Git itself
