@@ -39,11 +39,12 @@ type SetupRequest struct {
 
 // Setup is how a workspace is set up, or will be.
 type Setup struct {
-	Policy  string // the file
-	Profile profile.Profile
-	New     bool // the policy is written from the profile; else it is there and trusted
-	written bool // New, and the file is there already
-	Agents  []clients.Found
+	Policy   string // the file
+	Profile  profile.Profile
+	New      bool // the policy is written from the profile; else it is there and trusted
+	written  bool // New, and the file is there already
+	Agents   []clients.Found
+	Unhooked []clients.Found // they can run in the sandbox as a whole
 	// Registries are the package registries that were looked for and found. Source is the policy with them and with the folders of Tools.
 	Registries []servers.OwnRegistries
 	Source     string
@@ -75,7 +76,7 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 		name = profile.Default
 	}
 	from, err := a.Policies.Holder(q.Workspace)
-	out := Setup{Policy: filepath.Join(from, "remit.yaml"), Agents: a.Clients.Found()}
+	out := Setup{Policy: filepath.Join(from, "remit.yaml"), Agents: a.Clients.Found(), Unhooked: a.Clients.Unhooked()}
 	if err != nil {
 		return out, err
 	}

@@ -7,7 +7,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/approvals"
 )
@@ -85,12 +88,23 @@ func (s *session) printQuestions(list []store.Approval, all bool) error {
 		state := q.State
 		rows[i] = []cell{
 			{text: shortRunID(q.ID.String())}, {text: state.String(), colour: colours[state]}, {text: when(q.Asked, time.Now())}, {text: q.Holder},
-			{text: string(b.Tool)}, {text: b.Risk}, {text: b.Reason},
+			{text: calledTool(b)}, {text: b.Risk}, {text: b.Reason},
 		}
 	}
 	s.table([]string{"APPROVAL", "STATE", "ASKED", "HOLDER", "TOOL", "RISK", "REASON"}, rows)
 	return nil
 }
+
+// maxAbout bounds the text that a list shows of a call's arguments, in characters.
+const maxAbout = 60
+
+// calledTool is a question's tool with the most telling argument, such as its command.
+func calledTool(b approval.Body) string {
+	return strings.TrimSpace(string(b.Tool) + " " + oneLine(report.About(b.Args)))
+}
+
+// oneLine shortens a text for a list.
+func oneLine(text string) string { return clip.Text(strings.Join(strings.Fields(text), " "), maxAbout) }
 
 func (s *session) approvalsShowCmd() *cobra.Command {
 	return &cobra.Command{

@@ -210,7 +210,7 @@ func (v *approvalsView) rows(selected, w, most int, now time.Time) (out []line) 
 			mark, col = "▸ ", bold
 		}
 		left := "  " + countdown(q.Until.Sub(now))
-		head := mark + shortRunID(q.ID.String()) + "  " + show(string(b.Tool)) + "  " + show(b.Risk) + "  " + show(q.Holder)
+		head := mark + shortRunID(q.ID.String()) + "  " + show(calledTool(b)) + "  " + show(b.Risk) + "  " + show(q.Holder)
 		out = append(out, line{besideRight(head, left, w), col})
 	}
 	return out

@@ -182,7 +182,15 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 	if len(plan.Agents) == 0 {
 		s.item("•", "no agent was found: looked for "+strings.Join(clients.Names(), ", "))
 	}
+	for _, f := range plan.Unhooked {
+		s.item("!", unhookedLine(f))
+	}
 	s.printServers(plan)
+}
+
+// unhookedLine tells how to confine an agent that has no hook.
+func unhookedLine(f clients.Found) string {
+	return f.Title + " (" + f.At + ") has no hook: start it with remit exec -- " + f.Name
 }
 
 // toolsLine tells in which further folders commands find programs.
@@ -315,6 +323,9 @@ func (s *session) printSetup(plan app.Setup, done []app.AgentSetup, moved []move
 		s.printState(one.State)
 	}
 	s.printMoved(plan, moved)
+	for _, f := range plan.Unhooked {
+		s.printf("%s %s\n", s.paint(yellow, "!"), show(unhookedLine(f)))
+	}
 	if len(done) == 0 {
 		s.printf("no agent was found; remit agents install AGENT installs a hook all the same\n")
 		return nil

@@ -156,7 +156,7 @@ func (s *session) withKeeper(ctx context.Context, do func(ctx context.Context, d
 	if s.json {
 		return s.printJSON(st)
 	}
-	s.printf("the keeper %s: process %d, version %s, since %s, %d calls, sandboxes of agents' sessions: %d\n", done, st.PID, show(st.Version), st.Since.Local().Format("2006-01-02 15:04:05"), st.Calls, st.Sandboxes)
+	s.printf("the keeper %s: process %d\n  version %s\n  since %s, %d calls, sandboxes of agents' sessions: %d\n", done, st.PID, show(st.Version), st.Since.Local().Format(time.DateTime), st.Calls, st.Sandboxes)
 	return nil
 }
 

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/history"
 )
 
 // filterFlags are the flags that choose runs.
@@ -84,7 +87,32 @@ func (s *session) listRuns(ctx context.Context, f filterFlags) error {
 		return err
 	}
 	more := len(runs) > f.limit
-	return s.printRuns(runs[:min(len(runs), f.limit)], more, checked)
+	runs = runs[:min(len(runs), f.limit)]
+	if !s.json {
+		if err := nameByWork(ctx, a.History, runs); err != nil {
+			return err
+		}
+	}
+	return s.printRuns(runs, more, checked)
+}
+
+// maxNamed bounds the runs of a page whose last calls are looked up.
+const maxNamed = 100
+
+// nameByWork adds to the names of agents' runs, which are alike, the project and the last command or file.
+func nameByWork(ctx context.Context, h *history.History, runs []ledger.Run) error {
+	for i := range runs[:min(len(runs), maxNamed)] {
+		r := &runs[i]
+		if r.Name != "sh" && r.Client == "" {
+			continue
+		}
+		about, err := h.LastAbout(ctx, *r)
+		if err != nil {
+			return err
+		}
+		r.Name = strings.TrimSuffix(r.Name+"  "+path.Base(r.Workspace)+": "+oneLine(about), ": ")
+	}
+	return nil
 }
 
 func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {

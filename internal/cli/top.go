@@ -140,7 +140,7 @@ func liveFrame(l history.Live, w int) []line {
 			continue
 		}
 		left := "  " + countdown(q.Until.Sub(l.At))
-		text := "◆ " + shortRunID(q.ID.String()) + "  " + show(string(b.Tool)) + "  " + show(b.Risk) + "  " + show(q.Holder)
+		text := "◆ " + shortRunID(q.ID.String()) + "  " + show(calledTool(b)) + "  " + show(b.Risk) + "  " + show(q.Holder)
 		out = append(out, line{besideRight(text, left, w), yellow})
 	}
 	if len(l.Runs) > 0 {
@@ -156,7 +156,7 @@ func liveFrame(l history.Live, w int) []line {
 func liveRun(r history.LiveRun, now time.Time, w int) []line {
 	out := []line{{besideRight("… "+shortRunID(r.ID.String())+"  "+callCounts(r.Run)+"  "+show(r.Name), "  "+age(now.Sub(r.Started)), w), ""}}
 	for _, c := range r.Calls {
-		text := fmt.Sprintf("    call %d  %s", c.Index, show(string(c.Tool)))
+		text := fmt.Sprintf("    call %d  %s", c.Index, show(strings.TrimSpace(string(c.Tool)+" "+oneLine(c.About))))
 		if c.Step != "" {
 			text += "  " + show(c.Step)
 		}

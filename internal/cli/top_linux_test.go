@@ -25,7 +25,7 @@ func TestTop(t *testing.T) {
 	}()
 	mine, await, done := r.onTerminal("", nil, "top", "--every", "100ms")
 	await("waiting approvals: 1")
-	await("fs.write  medium  user:")
+	await("fs.write out/a.txt  medium  user:")
 	await("RUNS")
 	await("plan")
 

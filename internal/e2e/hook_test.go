@@ -251,7 +251,7 @@ func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 		}{
 			{"printf '%s\\n' \"it's $((1+1)) $HOME\"\nprintf b", "it's 2 ", 0},
 			{"cat .en*; head -c 100 priv*/key.txt; cat ../outsid*; printf end", "end", 0},
-			{"sh -c 'cat .e*' ; exec 3< .env", "sensitive name", 3},
+			{"sh -c 'cat .e*' ; exec 3< .env", "may hold secrets", 3},
 			{"touch made", "no entry of commands.allow matches touch made", 3},
 			{"'; touch made; '", "", failsSomehow}, // some agents ask their user
 			{"$(touch made)", "", 3},

@@ -24,8 +24,8 @@ func TestArgumentsOfCommands(t *testing.T) {
 	}{
 		"allowed":                        {files(`"**"`, ""), argument(tool.FileRead, file, "a"), policy.Allow, `files.read.allow[0] "**"`},
 		"denied by an entry":             {files(`"**"`, `"**/*.key"`), argument(tool.FileRead, tree, "a.key"), policy.Deny, `files.read.deny[0] "**/*.key"`},
-		"a sensitive name":               {files(`"**"`, ""), argument(tool.FileRead, file, ".env"), policy.Deny, "sensitive name"},
-		"a sensitive folder":             {files(`"**"`, ""), argument(tool.FileRead, tree, ".ssh"), policy.Deny, "sensitive name"},
+		"a sensitive name":               {files(`"**"`, ""), argument(tool.FileRead, file, ".env"), policy.Deny, "may hold secrets"},
+		"a sensitive folder":             {files(`"**"`, ""), argument(tool.FileRead, tree, ".ssh"), policy.Deny, "may hold secrets"},
 		"a sensitive name that is spelt": {files(`"**", ".env"`, ""), argument(tool.FileRead, file, ".env"), policy.Allow, ""},
 		"a link to a denied file":        {files(`"**"`, `"x"`), tool.Action{Kind: tool.FileRead, Path: "/ws/l", Real: "/ws/x", Argument: file}, policy.Deny, "deny[0]"},
 		"asked about":                    {"files: {read: {ask: ['a']}}", argument(tool.FileRead, file, "a"), policy.Ask, "files.read.ask[0]"},

@@ -40,6 +40,15 @@ type Rule struct {
 	Pattern string // the entry as written; "" for a default
 }
 
+// listed names the list of an entry, and where that is: files.read.allow (remit.yaml:9).
+func (r *Rule) listed() string {
+	list, _, _ := strings.Cut(r.Name, "[")
+	if r.File == "" || r.Line == 0 {
+		return list
+	}
+	return fmt.Sprintf("%s (%s:%d)", list, r.File, r.Line)
+}
+
 // String prints the rule as decisions name it: files.read.deny[0] "**/*.bak".
 func (r *Rule) String() string {
 	if r == nil {

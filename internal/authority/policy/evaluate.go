@@ -2,6 +2,7 @@ package policy
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -273,6 +274,28 @@ func (r *Rules) searchAmong(c *candidates, id sectionID, f *facts, link int, all
 	return Deny, nil
 }
 
+// Why a name is sensitive, see [Sensitive].
+const (
+	holdsSecrets = "may hold secrets"
+	runsPrograms = "can make other programs run commands"
+	ofTheSystem  = "belongs to the kernel or to Remit"
+)
+
+// Sensitivities are the reasons for which a name is sensitive, as refusals give them after it.
+func Sensitivities() []string { return []string{holdsSecrets, runsPrograms, ofTheSystem} }
+
+// sensitivity returns why the name of a path is sensitive.
+func (r *Rules) sensitivity(f *facts) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(f.folded, "/"), "/")
+	switch {
+	case kernel([]byte(first)) || r.inState(f.folded, len(f.folded)):
+		return ofTheSystem
+	case r.needs(f.path, f.folded, false, nil) != nil:
+		return holdsSecrets
+	}
+	return runsPrograms
+}
+
 // noMatch returns why no entry of a section matched.
 func (r *Rules) noMatch(id sectionID, f *facts) string {
 	if r.flow != nil {
@@ -289,7 +312,7 @@ func (r *Rules) noMatch(id sectionID, f *facts) string {
 					if lead := f.action.Lead; lead != "" && under(lead, f.path) && r.needs(f.path, f.folded, true, nil) == nil {
 						return subject + " is run or read by Git, whose settings name " + strconv.Quote(r.relative(lead)) + ": an entry must spell that, " + b.rule.String() + " does not"
 					}
-					return subject + " is a sensitive name: an entry must spell it, " + b.rule.String() + " does not"
+					return subject + " " + r.sensitivity(f) + "; to allow it, add " + subject + " to " + b.rule.listed()
 				}
 			}
 		}

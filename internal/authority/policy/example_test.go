@@ -33,5 +33,5 @@ files:
 	// allow - allowed by files.read.allow[0] "**"
 	// deny - denied by files.read.deny[0] "private/**"
 	// deny - no entry of files.read.allow matches "/etc/passwd"
-	// deny - ".env" is a sensitive name: an entry must spell it, files.read.allow[0] "**" does not
+	// deny - ".env" may hold secrets; to allow it, add ".env" to files.read.allow (docs.yaml:5)
 }

@@ -71,9 +71,9 @@ var writeSensitive = []string{
 	// tools that read their settings from the folder they run in, or from home
 	".cargo/config", ".cargo/config.toml", "mise.toml", ".mise.toml", ".mise", ".config/mise", ".tool-versions", ".asdfrc", ".ripgreprc",
 	".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "bunfig.toml", ".gemrc", ".irbrc", ".pryrc", ".Rprofile", ".psqlrc", ".sqliterc",
-	".wgetrc", ".curlrc", ".mailcap", ".config/pip",
+	".wgetrc", ".curlrc", ".mailcap", ".config/pip", ".bazelrc",
 	// agents
-	".claude", ".codex", ".agents", ".gemini", ".cursor", ".kiro", ".opencode", "opencode.json", ".config/opencode", ".windsurf", ".cline", ".roo",
+	".claude", ".codex", ".agents", ".gemini", ".cursor", ".kiro", ".opencode", "opencode.json", ".config/opencode", ".windsurf", ".cline", ".clinerules/hooks", ".roo",
 	".continue", ".copilot", ".qwen", ".aider.conf.yml", ".mcp.json", "remit.yaml",
 }
 

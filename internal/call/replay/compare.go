@@ -178,7 +178,7 @@ func digestText(d tool.Digest) string {
 }
 
 // errText is how an error is recorded. An older record has the hint to operators,
-// too, or another reason where no policy applied.
+// too, or another reason where no policy applied or a name is sensitive.
 func errText(err error, was string) string {
 	switch {
 	case err == nil:
@@ -190,6 +190,13 @@ func errText(err error, was string) string {
 	before, after, found := strings.Cut(text, policy.NoPolicy)
 	if found && strings.HasPrefix(was, before+"no entry of tools.allow matches ") && strings.HasSuffix(was, after) {
 		return was
+	}
+	if before, _, found := strings.Cut(was, " is a sensitive name: an entry must spell it, "); found {
+		for _, why := range policy.Sensitivities() {
+			if strings.HasPrefix(text, before+" "+why) {
+				return was
+			}
+		}
 	}
 	return text
 }

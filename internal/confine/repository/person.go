@@ -1,6 +1,8 @@
 package repository
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"os"
 	"path"
@@ -55,6 +57,22 @@ func Personal(home, config, folder string) string {
 	p.read(config+"/git/config", 0)
 	p.read(home+"/.gitconfig", 0)
 	return p.out.String()
+}
+
+// copyHead begins a copy of a person's settings. It is followed by the checksum of the rest.
+const copyHead = "# Remit's copy of your Git settings, without programs and secrets. It is renewed until something here changes it.\n# "
+
+// Copy returns the text of a home folder's .gitconfig that holds settings of [Personal].
+func Copy(settings string) string {
+	sum := sha256.Sum256([]byte(settings))
+	return copyHead + hex.EncodeToString(sum[:]) + "\n" + settings
+}
+
+// IsCopy reports whether a text is what [Copy] returned, for any settings.
+func IsCopy(text string) bool {
+	rest, ok := strings.CutPrefix(text, copyHead)
+	_, settings, _ := strings.Cut(rest, "\n")
+	return ok && text == Copy(settings)
 }
 
 type personal struct {

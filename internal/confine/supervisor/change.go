@@ -44,6 +44,9 @@ func (c *call) change(act Act, to place, errno unix.Errno, do func(self string) 
 	if errno == 0 {
 		_, errno = c.mayAt(act, to)
 	}
+	if errno == 0 && to.st.Dev == c.procDev {
+		errno = unix.EPERM // modes and owners there are the machine's
+	}
 	if errno == 0 {
 		errno = c.still()
 	}

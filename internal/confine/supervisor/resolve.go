@@ -267,11 +267,28 @@ func (c *call) own(where string) bool {
 // read more than the process.
 var public = []string{"cgroup", "cmdline", "comm", "schedstat", "stat", "statm", "status", "task"}
 
-// readable reports whether a process may open a file of /proc for reading.
+// machineFacts are the readable files of /proc outside of the folders of processes: facts about the processor, the memory and
+// the kernel, which nproc, free, ps and the runtimes of languages need. None names a process outside of the sandbox.
+var machineFacts = strings.Fields(`cgroups cpuinfo filesystems loadavg meminfo stat uptime version vmstat
+	sys/crypto/fips_enabled
+	sys/fs/file-max sys/fs/inotify/max_queued_events sys/fs/inotify/max_user_instances sys/fs/inotify/max_user_watches
+	sys/fs/nr_open sys/fs/pipe-max-size
+	sys/kernel/cap_last_cap sys/kernel/hostname sys/kernel/ngroups_max sys/kernel/osrelease sys/kernel/ostype sys/kernel/pid_max
+	sys/kernel/random/uuid sys/kernel/sem sys/kernel/shmall sys/kernel/shmmax sys/kernel/shmmni sys/kernel/threads-max
+	sys/kernel/version
+	sys/net/core/somaxconn sys/net/ipv4/ip_local_port_range sys/net/ipv6/conf/all/disable_ipv6
+	sys/vm/max_map_count sys/vm/overcommit_memory sys/vm/overcommit_ratio`)
+
+// readable reports whether a process may open a file of /proc for reading. The supervisor itself could read more than the
+// process, as its user outside of the sandbox.
 func (c *call) readable(where string) bool {
-	names := strings.Split(strings.TrimPrefix(where, "/proc/"), "/")
-	if !digits(names[0]) || c.own(where) {
+	if where == "/proc" || c.own(where) {
 		return true
+	}
+	p := strings.TrimPrefix(where, "/proc/")
+	names := strings.Split(p, "/")
+	if !digits(names[0]) {
+		return slices.Contains(machineFacts, p)
 	}
 	for _, name := range names[1:] {
 		if !digits(name) && !slices.Contains(public, name) {

@@ -76,19 +76,26 @@ func failure(m object) (string, error) {
 	return why, err
 }
 
-// claudeInternal are Claude Code's tools that reach nothing outside the agent. The calls of
-// the agents that some of them start pass the hook by themselves.
+// claudeInternal are Claude Code's tools that reach nothing outside the agent, and those for worktrees, which Claude Code itself
+// makes below .claude/worktrees and removes. The calls of the agents that some of them start, now or later, pass the hook by
+// themselves.
 var claudeInternal = []string{
-	"Agent", "AskUserQuestion", "BashOutput", "EnterPlanMode", "ExitPlanMode", "KillBash", "KillShell", "Task",
-	"TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TodoRead", "TodoWrite", "ToolSearch",
+	"Agent", "AskUserQuestion", "BashOutput", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode",
+	"ExitWorktree", "KillBash", "KillShell", "ListMcpResourcesTool", "ScheduleWakeup", "SendMessage", "Task", "TaskCreate", "TaskGet",
+	"TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TeamCreate", "TeamDelete", "TodoRead", "TodoWrite", "ToolSearch",
+	"WaitForMcpServers", "Workflow",
 }
 
 func (e *Event) claudeTool(in object) error {
 	switch e.Tool {
 	case "Bash":
 		return e.shell(in)
+	case "Monitor":
+		return e.monitor(in)
 	case "Read":
 		return e.file("fs.read", in, "file_path")
+	case "LSP":
+		return e.file("fs.read", in, "filePath")
 	case "Write":
 		return e.write(in, "content", "file_path")
 	case "NotebookEdit":
@@ -116,6 +123,14 @@ func (e *Event) claudeTool(in object) error {
 		return nil
 	}
 	return e.unknown()
+}
+
+// monitor adds the command whose output Claude Code watches. It can watch a WebSocket instead.
+func (e *Event) monitor(in object) error {
+	if ws, err := in.arg("ws"); ws != nil || err != nil {
+		return e.refuse("no policy can decide about a WebSocket of the tool Monitor; give it a command")
+	}
+	return e.shell(in)
 }
 
 // skill notes the skill that a tool starts.

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/approvals"
 )
@@ -25,7 +26,7 @@ type question struct {
 }
 
 // About is the most telling argument of the call.
-func (q question) About() string { return aboutOf(q.Asks.Args) }
+func (q question) About() string { return report.About(q.Asks.Args) }
 
 // RiskClass is the class of the question's risk in the style sheet.
 func (q question) RiskClass() string { return riskClass(q.Asks.Risk) }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/record/report"
 )
 
 // Longer texts are shown by their beginning, with all of them a click away.
@@ -153,14 +155,9 @@ func differences(old, next string) []diffLine {
 	return out
 }
 
-// telling are the arguments that say most about a call.
-var telling = []string{"path", "url", "command", "script", "query", "to", "from", "name", "model"}
-
-// aboutOf gives the most telling one of a call's arguments; "": none is.
-func aboutOf(raw json.RawMessage) string { return aboutOfValues(valuesOf(raw)) }
-
+// aboutOfValues gives the most telling one of a call's arguments; "": none is.
 func aboutOfValues(list []value) string {
-	for _, name := range telling {
+	for _, name := range report.Telling {
 		if i := slices.IndexFunc(list, func(v value) bool { return v.Name == name }); i >= 0 {
 			return list[i].Text
 		}

@@ -25,7 +25,7 @@ func newCallLine(run string, began time.Time, s report.Step) callLine {
 }
 
 // About is the most telling argument of the call.
-func (c callLine) About() string { return aboutOf(c.Args.JSON) }
+func (c callLine) About() string { return report.About(c.Args.JSON) }
 
 // timeline is a picture of calls over time.
 type timeline struct {

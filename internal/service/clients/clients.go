@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/service/home"
@@ -424,6 +425,22 @@ func (s *Clients) Found() []Found {
 	for _, a := range agents {
 		if at := s.where(a, filepath.SplitList(path)); at != "" {
 			out = append(out, Found{a.name, a.title, at})
+		}
+	}
+	return out
+}
+
+// Unhooked lists the agents of this machine that have no hook, and can run in the sandbox as a whole.
+func (s *Clients) Unhooked() []Found {
+	path, _ := s.Home.Lookup("PATH")
+	var out []Found
+	for _, name := range profile.AgentNames() {
+		p, err := profile.FindAgent(name)
+		if err != nil || slices.Contains(Names(), name) {
+			continue
+		}
+		if at := s.where(agent{programs: p.Programs}, filepath.SplitList(path)); at != "" {
+			out = append(out, Found{name, p.Title, at})
 		}
 	}
 	return out

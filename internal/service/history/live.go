@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -36,6 +37,7 @@ type LiveCall struct {
 	Index int       `json:"call"`
 	Step  string    `json:"step,omitempty"`
 	Tool  tool.ID   `json:"tool"`
+	About string    `json:"about,omitempty"` // its most telling argument, without secrets
 	Since time.Time `json:"since"`
 }
 
@@ -77,9 +79,36 @@ func (h *History) Live(ctx context.Context) (Live, error) {
 		if one.Budgets, err = budgetsOf(ctx, st, r.Grant, spent); err != nil {
 			return l, err
 		}
+		for i := range one.Calls {
+			if one.Calls[i].About, err = h.about(ctx, r, one.Calls[i].Index); err != nil {
+				return l, err
+			}
+		}
 		l.Runs = append(l.Runs, one)
 	}
 	return l, l.addWaiting(ctx, st)
+}
+
+// LastAbout returns the most telling argument of a run's last call, without secrets; "": there is none.
+func (h *History) LastAbout(ctx context.Context, r ledger.Run) (string, error) {
+	st, err := h.Reader(ctx)
+	if err != nil {
+		return "", err
+	}
+	last, err := st.LastCall(ctx, r.Seq)
+	if err != nil || last == 0 {
+		return "", err
+	}
+	return h.about(ctx, r, last)
+}
+
+// about returns the most telling argument of a call. A call that is not recorded yet has none.
+func (h *History) about(ctx context.Context, r ledger.Run, index int) (string, error) {
+	step, err := h.Step(ctx, r.ID.String(), index, true)
+	if errors.Is(err, fault.Usage) {
+		return "", nil
+	}
+	return report.About(step.Args.JSON), err
 }
 
 func (l *Live) addWaiting(ctx context.Context, st store.Backend) error {

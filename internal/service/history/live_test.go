@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/history"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func ok[T any](t *testing.T) func(v T, err error) T {
@@ -32,7 +33,7 @@ func TestLive(t *testing.T) {
 	ctx := t.Context()
 	s := ok[*sqlite.Store](t)(sqlite.Open(ctx, sqlite.Options{Home: t.TempDir(), Durability: sqlite.Process}))
 	defer s.Close()
-	h := history.History{Reader: func(context.Context) (store.Backend, error) { return s, nil }}
+	h := history.History{Home: &home.Home{}, Reader: func(context.Context) (store.Backend, error) { return s, nil }}
 	begin := func(g uuid.UUID) ledger.Seq {
 		id := uuid.Must(uuid.NewV7())
 		return ok[ledger.Seq](t)(s.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: time.Now().UnixMicro(), ID: id[:], Mode: ledger.Live, Grant: g[:]}}))

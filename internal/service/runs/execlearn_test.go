@@ -99,7 +99,7 @@ func TestWhatIsLearnedFromACommand(t *testing.T) {
 		"a new file at the top":                   {touched: []sandbox.Touch{touch(sandbox.Wrote, "top", missing)}, want: []string{`- "top"`, "#   touch top", `!- "**"`}},
 		"a file at the top replaced":              {touched: []sandbox.Touch{touch(sandbox.Wrote, "README", named)}, want: []string{`- "README"`, "#   README is replaced or removed", `!- "**"`}},
 		"what was only looked for":                {touched: []sandbox.Touch{touch(sandbox.Read, "none", missing), touch(sandbox.Looked, "/opt/none-such", missing, shown(""))}, want: []string{"!none"}},
-		"a sensitive name":                        {touched: []sandbox.Touch{touch(sandbox.Read, ".env", shown("mask"))}, want: []string{`#   files.read ".env" (1×): ".env" is a sensitive name`, `!- ".env"`}},
+		"a sensitive name":                        {touched: []sandbox.Touch{touch(sandbox.Read, ".env", shown("mask"))}, want: []string{`#   files.read ".env" (1×): ".env" may hold secrets`, `!- ".env"`}},
 		"what the policy denies": {base: "files: {read: {deny: ['secrets/**']}}\n", touched: []sandbox.Touch{touch(sandbox.Read, "secrets/k", shown("mask"))},
 			want: []string{`#   files.read "secrets/k" (1×): denied by files.read.deny[0]`}},
 		"the person's own folder": {touched: []sandbox.Touch{touch(sandbox.Read, "/tmp/home/.profile", missing, shown("own")), touch(sandbox.Read, "/tmp/home/.none", missing, shown("own"))},

@@ -183,15 +183,15 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 	if c.image == nil {
 		err = sandbox.TellWhere(err, p.Env().Home, c.Argv[0])
 	}
-	if err == nil {
-		err = makeHome(prof)
-	}
 	if err == nil && c.Folder == nil && prof.Standard && prof.Isolation == policy.FullIsolation {
 		st.env = prof.CacheVariables(p.Chain(), p.Env().Workspace, p.Env().Home, b.conf.Getenv, st.env)
 		config, _ := b.conf.Getenv("XDG_CONFIG_HOME")
 		if prof.Git = repository.Personal(p.Env().Home, config, prof.Dir); prof.Git != "" {
 			st.env = append(st.env, "GIT_CONFIG_SYSTEM="+gitFile)
 		}
+	}
+	if err == nil {
+		err = makeHome(prof)
 	}
 	if err == nil && c.Proxy == nil {
 		var added bool

@@ -77,7 +77,7 @@ func parts(m machine) []part {
 	limits.Call("setrlimit", unix.SYS_PRLIMIT64, none, spawn.Int(unix.RLIMIT_CORE), spawn.At(lim), none)
 	b = builder{Program: proc, m: m}
 	b.fs = b.Reg()
-	b.procMount("subset")
+	b.procMount("subset", 0)
 	return []part{{"no_new_privs", nnp}, {"seccomp", filter}, {"questions about paths", questions()}, {"resource limits", limits}, {"/proc mount", proc}}
 }
 

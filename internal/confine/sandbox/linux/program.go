@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/confine/repository"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
@@ -233,6 +234,9 @@ func (b *builder) system() {
 		b.newFile(gitFile, "[include]\n\tpath = /etc/gitconfig\n"+b.p.Git)
 	}
 	b.folders(sandbox.HomeAt)
+	if b.p.Git != "" && !slices.ContainsFunc(b.p.Mounts, isHome) {
+		b.newFile(sandbox.HomeAt+"/"+homeGit, repository.Copy(b.p.Git))
+	}
 	b.Call("/tmp", unix.SYS_FCHMODAT, spawn.From(b.root), b.Text("tmp"), spawn.Int(0o1777))
 	b.clone("/tmp", spawn.From(b.root), "tmp", 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOATIME, "/tmp")
 }
@@ -309,10 +313,10 @@ func (b *builder) clone(step string, at spawn.Arg, name string, flags int, attr 
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 }
 
-// proc mounts /proc with processes only. Limits of the namespaces are written
-// through a second one that only the old root has.
+// proc mounts a read-only /proc: with processes only, unless the supervisor decides which other files can be opened. Limits
+// of the namespaces are written through a second one that only the old root has.
 func (b *builder) proc() {
-	full := b.procMount("")
+	full := b.procMount("", 0)
 	// Attached to the host's tree, it goes when that does: one costly unmount less.
 	b.Call("/proc", unix.SYS_MOVE_MOUNT, spawn.From(full), b.Text(""), cwd, b.Text("/proc"), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
 	b.writeFile("limit of user namespaces", spawn.From(full), "sys/user/max_user_namespaces", "0", unix.O_WRONLY)
@@ -322,20 +326,24 @@ func (b *builder) proc() {
 	// No closed connection lingers, so that none is left to the next command.
 	b.writeFile("limit of closed connections", spawn.From(full), "sys/net/ipv4/tcp_max_tw_buckets", "0", unix.O_WRONLY)
 	b.Call("/proc", unix.SYS_CLOSE, spawn.From(full))
-	only := b.procMount("subset")
-	b.attach("/proc", only, "/proc")
-	b.Call("/proc", unix.SYS_CLOSE, spawn.From(only))
+	subset := "subset"
+	if b.p.Supervised {
+		subset = ""
+	}
+	own := b.procMount(subset, unix.MOUNT_ATTR_RDONLY)
+	b.attach("/proc", own, "/proc")
+	b.Call("/proc", unix.SYS_CLOSE, spawn.From(own))
 }
 
 // procMount makes a /proc, all of it or with processes only.
-func (b *builder) procMount(subset string) spawn.Reg {
+func (b *builder) procMount(subset string, attr int) spawn.Reg {
 	b.Save("/proc mount", b.fs, unix.SYS_FSOPEN, b.Text("proc"), spawn.Int(unix.FSOPEN_CLOEXEC))
 	if subset != "" {
 		b.Call("/proc mount with subset=pid", unix.SYS_FSCONFIG, spawn.From(b.fs), spawn.Int(unix.FSCONFIG_SET_STRING), b.Text(subset), b.Text("pid"), none)
 	}
 	b.Call("/proc mount", unix.SYS_FSCONFIG, spawn.From(b.fs), spawn.Int(unix.FSCONFIG_CMD_CREATE), none, none, none)
 	r := b.Save("/proc mount", b.Reg(), unix.SYS_FSMOUNT, spawn.From(b.fs), spawn.Int(unix.FSMOUNT_CLOEXEC),
-		spawn.Int(unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC))
+		spawn.Int(attr|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC))
 	b.Call("/proc mount", unix.SYS_CLOSE, spawn.From(b.fs))
 	return r
 }

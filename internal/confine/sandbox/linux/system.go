@@ -29,6 +29,9 @@ var standardPaths = []string{"/etc/services", "/etc/protocols", "/etc/mime.types
 	"/etc/perl", "/etc/fonts", "/etc/vim", "/etc/nanorc", "/etc/wgetrc", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
 	"/etc/rpc", "/etc/shells", "/etc/mailcap", "/etc/papersize"}
 
+// machinePaths are facts of the kernel about the processors and the memory, also with an image.
+var machinePaths = []string{"/sys/devices/system/cpu", "/sys/devices/system/node"}
+
 // link is a symbolic link of the system that is made again inside.
 type link struct{ path, target string }
 
@@ -70,6 +73,11 @@ func system(img *sandbox.Image, path []string, standard bool) (mounts []sandbox.
 	}
 	if img != nil {
 		all = append(imagePaths(img), path...)
+	}
+	for _, p := range machinePaths {
+		if st, err := os.Lstat(p); err == nil && st.IsDir() {
+			mounts = append(mounts, sandbox.Mount{Path: p, Access: sandbox.ReadOnly, Folder: true, System: true})
+		}
 	}
 	for _, p := range all {
 		if _, m := sandbox.Cover(mounts, p); m != nil || !filepath.IsAbs(p) || p == "/" ||
