@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -126,7 +127,7 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		return err
 	}
 	var refused refusals
-	asked := false
+	asked := slices.ContainsFunc(res.Command.Refusals, func(r sandbox.Refusal) bool { return r.Asked })
 	for _, c := range res.Command.Connections {
 		asked = asked || c.Asked
 		if c.Hint = ""; c.Refused() { // the hint is for the policy's author

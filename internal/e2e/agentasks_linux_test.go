@@ -192,6 +192,30 @@ func TestTheAgentAsksAboutAHostOnce(t *testing.T) {
 	w.must(0, "verify")
 }
 
+// A file that the text of a script does not name is asked about when the script is made again.
+func TestTheAgentAsksAboutAFile(t *testing.T) {
+	w, _ := shells(t)
+	policy := w.beside("file.yaml", "version: 1\nname: p\nfiles: {read: {allow: ['**']}, write: {allow: ['**'], ask: ['*.md']}}\ncommands: {allow: ['**'], untold: allow}\n")
+	a := &hooked{w, t, policy, "s1", "default"}
+	const script = `printf new | tee "$(echo notes).md" "$(echo more).md" free.txt`
+	if r, question := a.do(script); r.status == 0 || question != "" || !strings.Contains(r.err, "run exactly this command again") {
+		t.Fatalf("the first time: %+v, %q", r, question)
+	}
+	if r, question := a.do("printf other"); r.out != "other" || question != "" {
+		t.Errorf("another command: %+v, %q", r, question)
+	}
+	line, question := a.line(script)
+	if !strings.Contains(question, "notes.md") || !strings.Contains(question, "more.md") || strings.Contains(question, "free.txt") {
+		t.Fatalf("the question is %q", question)
+	}
+	if r := a.bash(line); r.status != 0 || policyText(t, filepath.Join(w.workspace, "notes.md")) != "new" {
+		t.Errorf("after the yes: %+v", r)
+	}
+	if r := a.bash(line); r.status == 0 {
+		t.Errorf("the yes was used twice: %+v", r)
+	}
+}
+
 // A package manager's registries are asked about before it runs, all in one question.
 func TestTheAgentAsksAboutRegistriesFirst(t *testing.T) {
 	w, r := npmWorld(t)

@@ -291,10 +291,12 @@ func (c Chain) MayReach(t tool.Target) bool {
 	})
 }
 
-// AsksNetwork reports whether a person may be asked about a connection.
-func (c Chain) AsksNetwork() bool {
+// AsksWithin reports whether a person may be asked about a file or a connection of a running command.
+func (c Chain) AsksWithin() bool {
 	return slices.ContainsFunc(c, func(r *Rules) bool {
-		return r != nil && r.policy != nil && len(r.sections[networkSection].lists[Ask]) > 0
+		return r != nil && r.policy != nil && slices.ContainsFunc([]sectionID{readSection, writeSection, deleteSection, networkSection}, func(id sectionID) bool {
+			return len(r.sections[id].lists[Ask]) > 0
+		})
 	})
 }
 

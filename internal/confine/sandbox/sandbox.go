@@ -179,6 +179,7 @@ type Refusal struct {
 	Kind   tool.ActionKind
 	Path   string
 	Reason string
+	Asked  bool // an approval would have allowed it
 }
 
 // maxPathShown bounds the text of a refused action, in bytes.

@@ -26,7 +26,7 @@ type Asked struct {
 
 // AskAhead finds out what a person must be asked before [Runs.Shell] runs a script in a session, and files the questions.
 // Those are the script itself; the hosts of network.ask, if the script has a package manager read from a registry; and the
-// connections that the same script was refused before. Nothing is asked that an agent's user may not answer alone.
+// files and connections that the same script was refused before. Nothing is asked that an agent's user may not answer alone.
 func (s *Runs) AskAhead(ctx context.Context, q ClientRequest, args tool.Args) (out Asked, err error) {
 	in := runner.Info{Name: shellRun, Total: 1}
 	b, _, err := s.prepare(ctx, Request{Policy: q.Policy, Workspace: q.Workspace}, &in)
@@ -44,18 +44,14 @@ func (s *Runs) AskAhead(ctx context.Context, q ClientRequest, args tool.Args) (o
 	if script.Decision.Effect == policy.Ask && terms.NeedsOthers(script.Decision.Admin, false) == "" {
 		list = append(list, script)
 	}
-	hosts := chain.AskedHosts()
-	if terms.Session && terms.NeedsOthers(false, false) == "" {
-		if !slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return command.Fetches(&a) }) {
-			hosts = nil
-		}
-		for _, t := range hosts {
-			list = append(list, connectionOf(script, chain, t))
-		}
-		if chain.AsksNetwork() {
-			if out, err = s.refusedBefore(ctx, b.store, q, in, script.Args); err != nil {
-				return out, err
+	if terms.Session && terms.NeedsOthers(false, false) == "" && chain.AsksWithin() {
+		if slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return command.Fetches(&a) }) {
+			for _, t := range chain.AskedHosts() {
+				list = append(list, connectionOf(script, chain, t))
 			}
+		}
+		if out, err = s.refusedBefore(ctx, b.store, q, in, script.Args); err != nil {
+			return out, err
 		}
 	}
 	if len(list) == 0 {
@@ -113,7 +109,7 @@ func connectionOf(script runner.Question, chain policy.Chain, t tool.Target) run
 	return q
 }
 
-// refusedBefore gives the questions about connections that wait since the same script was refused them.
+// refusedBefore gives the questions that wait since the same script was refused files and connections.
 func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientRequest, in runner.Info, args []byte) (out Asked, err error) {
 	begun, err := s.current(ctx, st, q, in)
 	if errors.Is(err, fault.RunUnknown) {
@@ -132,10 +128,15 @@ func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientReques
 		if err != nil {
 			return out, err
 		}
-		if body.Pattern != nil && body.Pattern.Within && string(body.Args) == string(args) {
-			out.Questions = append(out.Questions, filed.ID)
-			out.Reasons = append(out.Reasons, strings.Join(body.Pattern.Lines(), "; ")+wayToAnswer(filed.ID, true))
+		if string(body.Args) != string(args) {
+			continue
 		}
+		connects, about := body.Pattern != nil && body.Pattern.Within, body.Touches
+		if connects {
+			about = body.Pattern.Lines()
+		}
+		out.Questions = append(out.Questions, filed.ID)
+		out.Reasons = append(out.Reasons, strings.Join(about, "; ")+wayToAnswer(filed.ID, connects))
 	}
 	return out, err
 }

@@ -339,6 +339,6 @@ func (d *decider) denied(_ supervisor.Request, err error) {
 	d.count++
 	if !d.said[action] && len(d.list) < maxRefusals {
 		d.said[action] = true
-		d.list = append(d.list, sandbox.Refusal{Kind: r.Action.Kind, Path: r.Action.Path, Reason: r.Decision.Reason})
+		d.list = append(d.list, sandbox.Refusal{Kind: r.Action.Kind, Path: r.Action.Path, Reason: r.Decision.Reason, Asked: r.Decision.Effect == policy.Ask})
 	}
 }
