@@ -44,6 +44,15 @@ func Keys(s string) (text string, rules []string) {
 	return maskSpans(s, findKeys(s))
 }
 
+// KeyNote tells which rules of [Keys] masked something; "" without rules.
+func KeyNote(rules []string) string {
+	if len(rules) == 0 {
+		return ""
+	}
+	rules = slices.Compact(slices.Sorted(slices.Values(rules)))
+	return "remit: masked keys in the output (rules: " + strings.Join(rules, ", ") + ")"
+}
+
 // span is a key in a text.
 type span struct {
 	from, to int
@@ -200,7 +209,11 @@ func (x *hintIndex) windows(s string) map[*compiledRule][][2]int {
 			continue
 		}
 		for _, h := range x.lists[x.byPair[pair]-1] {
-			if at := i - 1; len(s)-at >= len(h.text) && strings.EqualFold(s[at:at+len(h.text)], h.text) {
+			at := i - 1
+			if len(h.text) > 2 && (i+1 == len(s) || s[i+1]|0x20 != h.text[2]|0x20) {
+				continue
+			}
+			if len(s)-at >= len(h.text) && strings.EqualFold(s[at:at+len(h.text)], h.text) {
 				if out == nil {
 					out = map[*compiledRule][][2]int{}
 				}

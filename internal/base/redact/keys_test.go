@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -202,5 +203,14 @@ func BenchmarkKeys(b *testing.B) {
 		if _, rules := redact.Keys(text); rules != nil {
 			b.Fatal(rules)
 		}
+	}
+}
+
+func BenchmarkKeyWriter(b *testing.B) {
+	line := []byte(strings.Repeat("abcdefghijklmnopqrstuvwxyz\n", 300))
+	w := &redact.KeyWriter{To: io.Discard}
+	b.SetBytes(int64(len(line)))
+	for b.Loop() {
+		_, _ = w.Write(line)
 	}
 }
