@@ -193,8 +193,8 @@ var keyRulesIndex = sync.OnceValue(func() *hintIndex {
 	return x
 })
 
-// windows returns the parts of a text that the patterns of rules run on: what is around a hint, in its line. They do not
-// overlap, so the work is linear.
+// windows returns the parts of a text that the patterns of rules run on: the surroundings of each hint, in its line. They do
+// not overlap, so the work is linear.
 func (x *hintIndex) windows(s string) map[*compiledRule][][2]int {
 	var out map[*compiledRule][][2]int
 	var last byte

@@ -179,13 +179,11 @@ func TestPublicFilesHaveNoKeys(t *testing.T) {
 			if total++; total > most {
 				return fs.SkipAll
 			}
-			b, err := os.ReadFile(p)
-			if err != nil || len(b) > 1<<20 {
-				return nil
-			}
-			if text, rules := redact.Keys(string(b)); rules != nil {
-				at := strings.Index(text, "[redacted:")
-				found = append(found, fmt.Sprintf("%s: %s: %q", p, rules, text[max(0, at-30):min(len(text), at+50)]))
+			if b, err := os.ReadFile(p); err == nil && len(b) <= 1<<20 {
+				if text, rules := redact.Keys(string(b)); rules != nil {
+					at := strings.Index(text, "[redacted:")
+					found = append(found, fmt.Sprintf("%s: %s: %q", p, rules, text[max(0, at-30):min(len(text), at+50)]))
+				}
 			}
 			return nil
 		})

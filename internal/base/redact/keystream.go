@@ -31,10 +31,10 @@ func (w *KeyWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush passes on what is held back.
+// Flush passes the held text on.
 func (w *KeyWriter) Flush() error { return w.pass(string(w.held)) }
 
-// pass masks and writes the beginning of what is held.
+// pass masks and writes s, the beginning of the held text.
 func (w *KeyWriter) pass(s string) error {
 	if s == "" {
 		return nil

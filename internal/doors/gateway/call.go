@@ -281,7 +281,7 @@ func maskKeys(text []byte, o runner.Outcome) (masked []byte, rules []string) {
 	return []byte(s), rules
 }
 
-// noteKeys tells the client what was masked.
+// noteKeys tells the client the rules that masked keys.
 func noteKeys(res *mcp.CallToolResult, rules []string) {
 	if note := redact.KeyNote(rules); note != "" {
 		res.Content = append(res.Content, &mcp.TextContent{Text: note})
