@@ -255,7 +255,7 @@ func (s *session) printSensitive() error {
 	for _, n := range policy.PackageFolders() {
 		s.printf("  %s\n", n)
 	}
-	s.printf("\nordinary in spite of .env.*: %s\n", strings.Join(policy.Examples(), ", "))
+	s.printf("\nordinary although a name above matches: %s\n", strings.Join(policy.Examples(), ", "))
 	return nil
 }
 

@@ -5,11 +5,13 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -106,7 +108,7 @@ func startIn(workspace, dir string) string {
 
 // shell runs the script with the streams of this process.
 func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) error {
-	out, errs := &recorded{to: s.Out}, &recorded{to: s.Err}
+	out, errs := newRecorded(s.Out), newRecorded(s.Err)
 	piped := *s // not a terminal: agents read the streams
 	piped.Streams = Streams{In: struct{ io.Reader }{s.In}, Out: out, Err: errs}
 	con, stdio, err := piped.newConsole()
@@ -114,9 +116,11 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		return err
 	}
 	q.Stdio = stdio
+	q.ShowKeys = func() { out.shows.Store(true); errs.shows.Store(true) }
 	q.Written = func() (stdout, stderr sandbox.Stream) {
 		con.limitCopies()
 		con.copies.Wait()
+		_, _ = out.keys.Flush(), errs.keys.Flush() // a reader that has gone needs no more
 		return out.Stream, errs.Stream
 	}
 	con.start()
@@ -133,6 +137,9 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		if c.Hint = ""; c.Refused() { // the hint is for the policy's author
 			refused.add(c)
 		}
+	}
+	if note := redact.KeyNote(append(out.keys.Rules, errs.keys.Rules...)); note != "" {
+		s.errorf("%s\n", note)
 	}
 	s.printRefusals(&refused, res.Command)
 	if asked && q.Agent != "" {
@@ -151,14 +158,26 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 // maxRecorded is how much of a stream is kept for the record, in bytes. Policies set less.
 const maxRecorded = 16 << 20
 
-// recorded passes a stream on and keeps its beginning.
+// recorded passes a stream on and keeps its beginning as it was.
 type recorded struct {
 	sandbox.Stream
-	to io.Writer
+	to    io.Writer
+	shows atomic.Bool // keys
+	keys  redact.KeyWriter
+}
+
+// newRecorded masks keys, unless a person reads them at a terminal.
+func newRecorded(to io.Writer) *recorded {
+	r := &recorded{to: to, keys: redact.KeyWriter{To: to}}
+	r.shows.Store(isTerminal(to))
+	return r
 }
 
 func (r *recorded) Write(b []byte) (int, error) {
 	r.Total += int64(len(b))
 	r.Data = append(r.Data, b[:min(len(b), maxRecorded-len(r.Data))]...)
-	return r.to.Write(b)
+	if r.shows.Load() {
+		return r.to.Write(b)
+	}
+	return r.keys.Write(b)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/model"
@@ -31,7 +32,16 @@ func (r result) message(callID string) Message {
 
 // resultOf makes the result of a call from its outcome. Of a long output the model gets
 // the beginning, and how to read the rest.
+// Known formats of keys are masked in it, unless the policies show them.
 func resultOf(o runner.Outcome, chain policy.Chain, most int) result {
+	r := plainResult(o, chain, most)
+	if !o.ShowsKeys {
+		r.text, _ = redact.Keys(r.text)
+	}
+	return r
+}
+
+func plainResult(o runner.Outcome, chain policy.Chain, most int) result {
 	r := result{status: o.Status, err: o.Err}
 	if o.Status != tool.Completed {
 		r.text = refusal(o, chain)

@@ -159,7 +159,8 @@ func TestSensitiveNamesOfToolsAndAgents(t *testing.T) {
 	c := chain(t, files(`"**"`, ""))
 	for _, n := range strings.Fields(`.envrc .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .pgpass .password-store/a.gpg
 		.vault-token .cargo/credentials .cargo/credentials.toml .local/share/keyrings/login.keyring id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 a.pfx
-		a.kdbx a.p12 a.jks .terraform.d/credentials.tfrc.json .m2/settings.xml .gcloud/x .pki/x .config/op/x .secrets .1password/x`) {
+		a.kdbx a.p12 a.jks app.env .env-prod a.tfvars.json a.auto.tfvars secrets.yml .dev.vars .dev.vars.local .vault_pass .vault_pass.txt
+		deploy_key kubeconfig-prod acme.kubeconfig gcp-credentials.json wp-config.php .terraform.d/credentials.tfrc.json .m2/settings.xml .gcloud/x .pki/x .config/op/x .secrets .1password/x`) {
 		for _, p := range []string{n, "a/b/" + n, strings.ToUpper(n), n + "/below"} {
 			if d := c.DecideAction(read(p)); d.Effect != policy.Deny && !strings.Contains(n, "*") {
 				t.Errorf("reading %q gives %v", p, d.Effect)
@@ -207,18 +208,37 @@ func TestEverySensitiveNameIsFound(t *testing.T) {
 	}
 }
 
-// TestExamplesAreOrdinary: an example of a file with secrets is none, but what only begins or ends so is.
+// TestExamplesAreOrdinary: examples, public keys and Go's own file of variables are ordinary, longer names are not.
 func TestExamplesAreOrdinary(t *testing.T) {
 	c := chain(t, files(`"**"`, ""))
-	for _, n := range policy.Examples() {
-		for p, want := range map[string]policy.Effect{n: policy.Allow, "a/" + strings.ToUpper(n): policy.Allow, n + "/x": policy.Allow,
-			n + ".local": policy.Deny, n + "s": policy.Deny, n[:len(n)-1]: policy.Deny, n + "/.env": policy.Deny, "x" + n: policy.Allow} {
-			for _, a := range []tool.Action{read(p), write(p)} {
-				if d := c.DecideAction(a); d.Effect != want {
-					t.Errorf("%s %s is %v, want %v", a.Kind, p, d.Effect, want)
-				}
+	effect := func(want policy.Effect, p string) {
+		t.Helper()
+		for _, a := range []tool.Action{read(p), write(p)} {
+			if d := c.DecideAction(a); d.Effect != want {
+				t.Errorf("%s %s is %v, want %v", a.Kind, p, d.Effect, want)
 			}
 		}
+	}
+	for _, pattern := range policy.Examples() {
+		for _, part := range []string{".", ".local.", "-2-"} {
+			n := strings.Replace(pattern, "*", part, 1)
+			effect(policy.Allow, n)
+			effect(policy.Allow, "a/"+strings.ToUpper(n))
+			effect(policy.Allow, n+"/x")
+			effect(policy.Deny, n+"/.env")
+			if strings.HasPrefix(n, ".env") {
+				effect(policy.Deny, n+".local")
+				effect(policy.Deny, n+"s")
+				effect(policy.Deny, n[:len(n)-1])
+				effect(policy.Allow, "x"+n)
+			}
+		}
+	}
+	for _, n := range strings.Fields("id_rsa.pub .env-example .env_sample env.example prod.env.example app.tfvars.example server.pub deploy_key.pub deploy_keys.go kubeconfig.go") {
+		effect(policy.Allow, n)
+	}
+	for _, n := range strings.Fields("go.envs.env ago.env example.env.env id_rsa.pub.key id_rsapub xgo.env") {
+		effect(policy.Deny, n)
 	}
 }
 

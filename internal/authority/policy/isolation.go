@@ -1,11 +1,22 @@
 package policy
 
-// isolationSettings are the keys for the confinement of commands.
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// isolationSettings are the keys for the confinement of commands and of what comes back from calls.
 type isolationSettings struct {
 	system string // "", "minimal" or "standard"
 	least  string // isolation: "", "full", "landlock" or "none"
 	tier   string // sandbox.tier: "", "fresh" or "session"
 	home   string // sandbox.home: "", "fresh" or "kept"
+	keys   string // output.keys: "", "mask" or "show"
 }
 
 func (s *isolationSettings) settings() []setting {
@@ -13,6 +24,7 @@ func (s *isolationSettings) settings() []setting {
 		choice("system", &s.system, "minimal", "standard"),
 		choice("isolation", &s.least, "full", "landlock", "none"),
 		mapping("sandbox", choice("tier", &s.tier, "fresh", "session"), choice("home", &s.home, "fresh", "kept")),
+		mapping("output", choice("keys", &s.keys, "mask", "show")),
 	}
 }
 
@@ -86,6 +98,52 @@ func (c Chain) KeepsHome() bool {
 // the minimal one: every link says so, or leaves it to the others.
 func (c Chain) StandardSystem() bool {
 	return c.says("standard", func(s isolationSettings) string { return s.system })
+}
+
+// ShowsKeys reports whether known formats of keys are shown in what the actions return to a model: every link says so, or
+// spells the name of a file that one of the actions reads or a command's words name.
+func (c Chain) ShowsKeys(actions []tool.Action) bool {
+	if c.says("show", func(s isolationSettings) string { return s.keys }) {
+		return true
+	}
+	for i := range actions {
+		a := &actions[i]
+		if a.Kind == tool.FileRead && c.spellsFile(cmp.Or(a.Real, a.Path)) {
+			return true
+		}
+		for _, word := range a.Argv {
+			if !path.IsAbs(word) {
+				word = path.Join(a.Dir, word)
+			}
+			if a.Kind == tool.Command && c.spellsFile(path.Clean(word)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// spellsFile reports whether each link has an entry of files.read that spells the name of a file, or leaves it to the others.
+func (c Chain) spellsFile(p string) (spelled bool) {
+	needs := make([]glob.Need, strings.Count(p, "/"))
+	if len(needs) == 0 {
+		return false
+	}
+	needs[len(needs)-1] = glob.Literal
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			return false
+		}
+		s := &r.sections[readSection]
+		if s.inherits {
+			continue
+		}
+		if !slices.ContainsFunc(s.lists[Allow], func(b boundEntry) bool { return b.pattern.(*filePattern).exact.MatchSpelled(p, needs) }) {
+			return false
+		}
+		spelled = true
+	}
+	return spelled
 }
 
 // says reports whether a link gives a setting this value, and none gives it another or leaves it at its default.

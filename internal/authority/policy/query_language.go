@@ -225,33 +225,41 @@ func (r *Rules) packageLanguage(b *language.Builder) language.Language {
 // spelledNames is the names that a segment with a wildcard does not match, by what it
 // spells.
 func spelledNames(b *language.Builder, write bool, prefix, suffix string) language.Language {
-	var out []language.Language
-	var whole []language.Ending
+	var list []string
 	for _, n := range Sensitive(write) {
-		switch lit, ends := strings.CutSuffix(n, "*"); {
-		case strings.Contains(n, "/"):
-		case ends && len(prefix) < len(lit):
-			whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, n)})
-		case ends:
-		case strings.HasPrefix(n, "*"):
-			if len(suffix) < len(n)-1 {
-				out = append(out, b.Then(language.All, b.Fold(n[1:])))
-			}
-		case len(prefix) < len(n):
-			whole = append(whole, language.Ending{Text: n, Then: language.Empty})
+		switch before, after, star := strings.Cut(n, "*"); {
+		case strings.Contains(n, "/"), star && len(prefix) >= len(before) && len(suffix) >= len(after), !star && len(prefix) >= len(n):
+		default:
+			list = append(list, n)
 		}
 	}
-	return b.Or(append(out, b.Endings(whole))...)
+	return anyName(b, list)
 }
 
-// sensitiveRest returns the texts that may stand for the * of a sensitive name.
-func sensitiveRest(b *language.Builder, name string) language.Language {
-	var not []language.Ending
-	p, _ := cutPrefix(name)
-	for _, n := range p.but {
-		not = append(not, language.Ending{Text: strings.TrimPrefix(n, p.text), Then: language.Empty})
+// anyName is the names that one of the sensitive names without slashes matches. It may have texts with slashes too.
+func anyName(b *language.Builder, list []string) language.Language {
+	var out []language.Language
+	var whole, ends []language.Ending // a list of endings is much less work than a language for each name
+	for _, n := range list {
+		before, after, star := strings.Cut(n, "*")
+		switch but := exceptions[n]; {
+		case but != nil:
+			var ordinary []language.Language
+			for _, x := range but {
+				ordinary = append(ordinary, anyName(b, []string{x}))
+			}
+			out = append(out, b.And(b.Then(b.Fold(before), language.All, b.Fold(after)), b.Not(b.Or(ordinary...))))
+		case !star:
+			whole = append(whole, language.Ending{Text: n, Then: language.Empty})
+		case after == "":
+			whole = append(whole, language.Ending{Text: before, Then: language.All})
+		case before == "":
+			ends = append(ends, language.Ending{Text: after, Then: language.Empty})
+		default:
+			whole = append(whole, language.Ending{Text: before, Then: b.Then(language.All, b.Fold(after))})
+		}
 	}
-	return b.Not(b.Endings(not))
+	return b.Or(append(out, b.Endings(whole), b.Then(language.All, b.Endings(ends)))...)
 }
 
 // spelledPlaces is the paths below the pattern's literal beginning that its wildcards do
@@ -324,21 +332,11 @@ func (r *Rules) ownPlaces(b *language.Builder) language.Language {
 
 // sensitiveParts is every name that is part of a sensitive one.
 func sensitiveParts(b *language.Builder, write bool) language.Language {
-	var out []language.Language
-	var whole []language.Ending
+	var list []string
 	for _, n := range append(Sensitive(write), SensitiveAlone()...) {
-		for part := range strings.SplitSeq(n, "/") {
-			switch lit, ends := strings.CutSuffix(part, "*"); {
-			case ends:
-				whole = append(whole, language.Ending{Text: lit, Then: sensitiveRest(b, part)})
-			case strings.HasPrefix(part, "*"):
-				out = append(out, b.Then(language.All, b.Fold(part[1:])))
-			default:
-				whole = append(whole, language.Ending{Text: part, Then: language.Empty})
-			}
-		}
+		list = append(list, strings.Split(n, "/")...)
 	}
-	return b.Or(append(out, b.Endings(whole))...)
+	return b.And(names(b), anyName(b, list))
 }
 
 // Naming reports whether a call of the tool can be allowed or asked about with some

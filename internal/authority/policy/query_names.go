@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
@@ -19,7 +20,7 @@ type LikeNames struct {
 // name, which must be an ASCII name that is not sensitive.
 func (c Chain) NamesLike(name string) *LikeNames {
 	n := &LikeNames{spelled: map[string]bool{}}
-	for _, sensitive := range append(Sensitive(true), SensitiveAlone()...) {
+	for _, sensitive := range slices.Concat(Sensitive(true), SensitiveAlone(), Examples()) {
 		for _, part := range strings.Split(sensitive, "/") {
 			if p, err := glob.Compile(part, glob.Options{Fold: true}); err == nil { // the lists are constant
 				n.add(p)
@@ -28,7 +29,6 @@ func (c Chain) NamesLike(name string) *LikeNames {
 	}
 	n.spell("/proc/sys/dev")
 	n.spell(packageFolders...)
-	n.spell(Examples()...)
 	for _, r := range c {
 		if r == nil {
 			continue

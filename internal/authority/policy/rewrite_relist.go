@@ -179,6 +179,9 @@ func (c Chain) carryModes(d *content) {
 	if c.KeepsHome() {
 		d.isolation.home = "kept"
 	}
+	if c.ShowsKeys(nil) {
+		d.isolation.keys = "show"
+	}
 	d.mcp = c.MCP().settings()
 	d.network.inspect, d.durability = false, ""
 	d.tools.askFromRisk, d.tools.denyFromRisk, d.tools.adminFromRisk, d.tools.planFromRisk = nil, nil, nil, nil
@@ -243,7 +246,7 @@ func (s *limitSettings) lowerTool(t toolCount) {
 
 // combined are the sections that Relist combines.
 var combined = []string{"files", "network", "commands", "tools", "models", "api", "agents", "limits", "ledger",
-	"system", "isolation", "sandbox", "where", "labels", "mcp", "rest"}
+	"system", "isolation", "sandbox", "output", "where", "labels", "mcp", "rest"}
 
 // uncombined names a section that Relist cannot combine and that other sets to
 // something else than first; "" if there is none.

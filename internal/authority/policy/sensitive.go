@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"bytes"
-	"slices"
 	"strings"
 	"sync"
 
@@ -17,9 +15,9 @@ type nameTable struct {
 	ends   [1 << 10]bool // by pairBits, of the names in suffixes
 
 	top      map[string]*nameNode
-	alone    map[string]bool     // sensitive as the last name of a path
-	prefixes map[string][]prefix // names that end with *, by their first two bytes
-	suffixes map[string]bool     // names that begin with *, from the last dot on
+	alone    map[string]bool    // sensitive as the last name of a path
+	prefixes map[string][]affix // names that end with *, by their first two bytes
+	suffixes map[string][]affix // names that begin with *, by their last two bytes
 
 	packages map[string]bool // folders of packages, in this case of letters alone
 	inside   *nameTable      // the names that are sensitive in a package
@@ -29,19 +27,31 @@ type nameTable struct {
 type nameNode struct {
 	whole    bool // a sensitive name ends here
 	beneath  map[string]*nameNode
-	prefixes []prefix // names beneath that end with *
+	prefixes []affix // names beneath that end with *
 }
 
-// prefix is a sensitive name that ends with *.
-type prefix struct {
+// affix is a sensitive name that begins or ends with *.
+type affix struct {
 	text string   // without the *
-	but  []string // the ordinary names that begin so
+	but  []string // the ordinary names among them
 }
 
 // cutPrefix returns the prefix of a name that ends with *.
-func cutPrefix(name string) (prefix, bool) {
+func cutPrefix(name string) (affix, bool) {
 	text, ok := strings.CutSuffix(name, "*")
-	return prefix{text, exceptions[name]}, ok
+	return affix{text, exceptions[name]}, ok
+}
+
+// excepts reports whether a name is an ordinary one.
+func (a affix) excepts(name []byte) bool {
+	for _, b := range a.but {
+		before, after, _ := strings.Cut(b, "*")
+		if string(name) == b || len(name) >= len(before)+len(after) && len(before)+len(after) < len(b) &&
+			string(name[:len(before)]) == before && string(name[len(name)-len(after):]) == after {
+			return true
+		}
+	}
+	return false
 }
 
 // sensitiveNames has the names for reading and those for writing.
@@ -61,7 +71,7 @@ func packagesOf(names, alone []string) nameTable {
 }
 
 func tableOf(names, alone []string) nameTable {
-	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]prefix{}, suffixes: map[string]bool{}}
+	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]affix{}, suffixes: map[string][]affix{}}
 	for _, n := range alone {
 		t.alone[strings.ToLower(n)] = true
 		t.heads[headBits(n)] = true
@@ -69,9 +79,10 @@ func tableOf(names, alone []string) nameTable {
 	for _, n := range names {
 		parts := strings.Split(strings.ToLower(n), "/")
 		first := parts[0]
-		if strings.HasPrefix(first, "*.") {
-			t.suffixes[first[1:]] = true
-			t.ends[pairBits(first[len(first)-2], first[len(first)-1])] = true
+		if text, ok := strings.CutPrefix(first, "*"); ok {
+			end := text[len(text)-2:]
+			t.suffixes[end] = append(t.suffixes[end], affix{text, exceptions[first]})
+			t.ends[pairBits(end[0], end[1])] = true
 		} else if p, ok := cutPrefix(first); ok {
 			t.prefixes[p.text[:2]] = append(t.prefixes[p.text[:2]], p)
 			t.starts[pairBits(p.text[0], p.text[1])] = true
@@ -133,18 +144,20 @@ func (t *nameTable) need(name []byte, last bool) (n glob.Need) {
 	}
 	if len(name) > 1 {
 		n.Prefix = longest(t.prefixes[string(name[:2])], name)
-	}
-	if dot := bytes.LastIndexByte(name, '.'); dot >= 0 && t.suffixes[string(name[dot:])] {
-		n.Suffix = len(name) - dot
+		for _, s := range t.suffixes[string(name[len(name)-2:])] {
+			if at := len(name) - len(s.text); at >= 0 && len(s.text) > n.Suffix && string(name[at:]) == s.text && !s.excepts(name) {
+				n.Suffix = len(s.text)
+			}
+		}
 	}
 	return n
 }
 
 // longest gives the length of the longest prefix that the name has.
-func longest(prefixes []prefix, name []byte) int {
+func longest(prefixes []affix, name []byte) int {
 	n := 0
 	for _, p := range prefixes {
-		if len(p.text) > n && len(name) >= len(p.text) && string(name[:len(p.text)]) == p.text && !slices.Contains(p.but, string(name)) {
+		if len(p.text) > n && len(name) >= len(p.text) && string(name[:len(p.text)]) == p.text && !p.excepts(name) {
 			n = len(p.text)
 		}
 	}

@@ -8,42 +8,65 @@ import (
 	"sync"
 )
 
-// The lists of sensitive names. One * at the start or the end of a name's last
-// part stands for anything; a name with slashes is that many folders deep, at
+// The lists of sensitive names. One * at the start of a name without slashes, or at the end of
+// a name's last part, stands for anything; a name with slashes is that many folders deep, at
 // any place. docs/RATIONALE.md says where the lists come from.
 
 // readSensitive are names whose files hold secrets.
 var readSensitive = []string{
 	// variables and shells
-	".env", ".env.*", ".envrc", "prod.env", "production.env", "staging.env", "development.env", "dev.env", "local.env", "secret.env", "secrets.env", ".dev.vars", "secrets.yml", "secrets.yaml", "secrets.json", "secrets.toml",
-	".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".history", "fish_history", ".python_history",
-	".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst",
+	".env", ".env.*", ".env-*", "*.env", ".envrc", ".dev.vars*", ".Renviron",
+	".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".zhistory", ".histfile", ".history", "fish_history", ".python_history",
+	".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".irb_history", ".mongo_history", ".dbshell",
+	".duckdb_history", ".influx_history", ".php_history", ".Rhistory", ".lesshst", ".viminfo", "ConsoleHost_history.txt",
+	// secrets and passwords by name
+	"secrets.yml", "secrets.yaml", "secrets.json", "secrets.toml", "secrets.ini", "secrets.txt", "secrets.properties", "secret.json", "secret.txt",
+	".secrets", ".secrets.yml", ".secrets.yaml", ".secrets.json", ".secrets.toml", ".secret", "secret_token.rb",
+	".credentials", "credentials.yml", "credentials.yaml", "credentials.csv", "credentials.txt", "credentials.ini",
+	".password", ".passwd", "password.txt", "passwords.txt", "passwords.csv", ".htpasswd", "htpasswd",
+	".token", ".tokens", ".apikey", ".api_key", ".api-key", "apikey.txt", "api_key.txt", "api-key.txt", ".github_token", ".gitlab_token",
+	".vault-token", ".vault_pass*", ".vault-pass*", "vault_pass", "vault_pass.txt", "vault_password", "vault_password.txt", "vault-password.txt",
 	// keys and key stores
-	".ssh", ".gnupg", ".pki", ".secrets", ".credentials", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.kdb", "*.kdbx", "*.jks", "*.keystore",
-	"*.p8", "*.pkcs12", "*.keytab", "*.ovpn", "*.keychain", "*.keychain-db", "*.agilekeychain", "deploy_key", "deploy-key", ".config/sops/age",
+	".ssh", ".gnupg", ".pki", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.kdb", "*.kdbx", "*.psafe3", "*.jks",
+	"*.keystore", "*.p8", "*.pkcs12", "*.pk8", "*.keytab", "*.ovpn", "*.keychain", "*.keychain-db", "*.agilekeychain", "*.agekey",
+	"deploy_key", "deploy-key", "private_key", ".config/sops/age", ".config/age",
 	"id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*",
-	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".1password", ".op", ".config/op", ".vault-token", ".vault_pass", ".vault-pass", ".vault_password",
-	"Library/Keychains", ".bitcoin", ".electrum", ".ethereum",
+	"ssh_host_rsa_key", "ssh_host_dsa_key", "ssh_host_ecdsa_key", "ssh_host_ed25519_key",
+	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".1password", ".op", ".config/op",
+	"Library/Keychains", ".bitcoin", ".electrum", ".ethereum", "wallet.dat", ".config/solana/id.json",
 	// clouds and services
-	".aws", ".azure", ".gcloud", ".config/gcloud", ".oci", ".aliyun", ".kube", ".docker", ".dockercfg", ".config/containers/auth.json",
-	".config/doctl", ".config/rclone", ".s3cfg", ".boto", ".databrickscfg", ".snowsql", ".kaggle", ".cache/huggingface/token",
-	"service-account.json", "service_account.json", "service-account-key.json", "serviceAccountKey.json", "credentials.json", "application_default_credentials.json",
-	"client_secret.json", "client_secrets.json", "client_secret_*", "gha-creds-*", "kubeconfig", "*.kubeconfig", ".snowflake", ".dbt/profiles.yml", ".ngrok2", ".config/ngrok", ".passwd-s3fs",
-	"*.tfstate", "terraform.tfstate*", "*.tfvars", ".terraform.d/credentials*", ".terraformrc", ".pulumi/credentials.json", ".circleci/cli.yml",
+	".aws", "rootkey.csv", "accessKeys.csv", ".azure", "local.settings.json",
+	".gcloud", ".config/gcloud", ".oci", ".aliyun", ".edgerc", ".ossutilconfig", ".cos.conf", ".bluemix", ".cf/config.json",
+	".kube", "kubeconfig", "kubeconfig.yaml", "kubeconfig.yml", "kubeconfig.json", "kubeconfig-*", "*.kubeconfig",
+	".docker", ".dockercfg", ".dockerconfigjson", ".config/containers/auth.json", "clouds.yaml",
+	".config/doctl", ".config/hcloud", ".config/scw", ".config/linode-cli", ".config/rclone", ".config/configstore", ".config/heroku", ".config/netlify",
+	".config/fastly", ".config/stripe", ".config/.wrangler", ".wrangler/config", ".cloudflared", ".fly/config.yml", ".supabase/access-token",
+	".local/share/com.vercel.cli/auth.json", ".s3cfg", ".boto", ".mc/config.json", ".passwd-s3fs", ".databrickscfg", ".snowsql", ".snowflake",
+	".kaggle", ".cache/huggingface/token", ".cache/huggingface/stored_tokens", ".huggingface/token", ".dbt/profiles.yml", ".ngrok2", ".config/ngrok", "ngrok.yml",
+	"credentials.json", "gcp-credentials.json", "google-credentials.json", "google_credentials.json", "aws-credentials.json", "firebase-credentials.json", "credentials.db", "application_default_credentials.json", "client_secret.json",
+	"client_secrets.json", "client_secret_*", "gha-creds-*", "service-account.json", "service_account.json",
+	"service-account-key.json", "service-account-file.json", "serviceAccount.json", "serviceAccountKey.json",
+	"firebase-adminsdk.json", "gcp-key.json", "gcloud-service-key.json",
+	"*.tfstate", "terraform.tfstate*", "*.tfvars", "*.tfvars.json", ".terraform.d/credentials*", ".terraformrc",
+	"terraform.rc", ".pulumi/credentials.json", ".circleci/cli.yml", ".travis/config.yml", ".sentryclirc", ".chef", "credentials.xml",
 	// sources and packages
-	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".subversion/auth",
+	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".config/tea", ".subversion/auth",
 	".npmrc", ".pypirc", ".cargo/credentials*", ".gem/credentials", ".m2/settings.xml", ".m2/settings-security.xml",
-	".composer/auth.json", ".config/composer/auth.json", ".nuget/nuget/nuget.config",
-	// databases and web servers
-	".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf", ".htpasswd",
+	".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".nuget/nuget/nuget.config", ".hex/hex.config",
+	// databases, web servers and file transfer
+	".pgpass", "pgpass.conf", ".pg_service.conf", ".my.cnf", ".mylogin.cnf", ".dbeaver-data-sources.xml", "credentials-config.json",
+	"dataSources.local.xml", "robomongo.json", "wp-config.php", "LocalSettings.php", "sftp-config.json", ".ftpconfig", ".vscode/sftp.json",
+	"filezilla.xml", "sitemanager.xml", "recentservers.xml", ".config/filezilla", "WinSCP.ini", ".smbcredentials", ".davfs2/secrets", "wg0.conf",
 	// agents
 	".claude.json", ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
 	".config/github-copilot", ".local/share/opencode/auth.json",
-	// browsers and mail
+	// browsers, mail and chat
 	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
 	".config/microsoft-edge", ".config/vivaldi", ".config/opera", "Library/Safari", "Library/Cookies", "Library/Mail", "Library/Messages",
 	"Library/Application Support/Google/Chrome", "Library/Application Support/Firefox",
 	"Library/Application Support/BraveSoftware", "Library/Application Support/Microsoft Edge",
+	".authinfo", ".authinfo.gpg", ".fetchmailrc", ".msmtprc", ".mbsyncrc", ".offlineimaprc", ".muttrc",
+	".purple/accounts.xml", "otr.private_key", ".irssi/config", ".config/hexchat", ".weechat/sec.conf",
 }
 
 // writeSensitive are names of files that other programs run, or that configure the
@@ -83,9 +106,16 @@ var writeSensitive = []string{
 // whether it does, the file system says, see [tool.Action.Lead].
 var writeAlone = []string{".git"}
 
-// exceptions lists the ordinary names that begin like a sensitive name with a *: files without secrets, which everybody
-// gets with the source.
-var exceptions = map[string][]string{".env.*": {".env.example", ".env.sample", ".env.template", ".env.dist"}}
+// exceptions lists the ordinary names among those that a sensitive name with a * matches: examples without secrets, public
+// keys, and the file of variables in Go's own folder. One * stands for anything.
+var exceptions = map[string][]string{
+	".env.*":      {".env.example", ".env.sample", ".env.template", ".env.dist"},
+	".env-*":      {".env-example", ".env-sample", ".env-template"},
+	"*.env":       {"example.env", "sample.env", "template.env", "go.env"},
+	"id_rsa*":     {"id_rsa.pub"},
+	"id_ecdsa*":   {"id_ecdsa.pub"},
+	"id_ed25519*": {"id_ed25519.pub"},
+}
 
 // packageFolders are folders in the workspace that a package manager fills. Each folder in them is a package. There no name is sensitive, unless a repository lies on the way. vendor, target and venv
 // are not among them: people also call folders of their own so.
@@ -108,8 +138,12 @@ var repositoryFolders = []string{".git", ".hg", ".jj", ".sl"}
 // control they are not.
 func PackageFolders() []string { return append([]string(nil), packageFolders...) }
 
-// Examples lists the ordinary names that begin like a name of [Sensitive] with a *.
-func Examples() []string { return slices.Concat(slices.Collect(maps.Values(exceptions))...) }
+// Examples lists the ordinary names that a name of [Sensitive] with a * matches.
+func Examples() []string {
+	out := slices.Concat(slices.Collect(maps.Values(exceptions))...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
 
 // Sensitive lists the names that no wildcard of an allow or ask list matches
 // for reading, or with write set for writing. A name

@@ -22,8 +22,8 @@ func lazy(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-// Formats are from the issuers' published descriptions of their keys. Those
-// that swallow others come first.
+// Formats are the forms that only logs and reports hide, besides the keys of [Keys]: secrets by the words around them, and
+// parts and older forms of keys. They would hide too much other text from a model. Those that swallow others come first.
 var formatList = []format{
 	{"private-key", []string{"private key"},
 		lazy(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)`), ""},
@@ -61,6 +61,11 @@ func kinds() []string {
 	for _, f := range formatList {
 		out = append(out, f.kind)
 	}
+	for _, rules := range [][]keyRule{ownRules, keyRules} {
+		for _, r := range rules {
+			out = append(out, r.id)
+		}
+	}
 	return out
 }
 
@@ -78,6 +83,7 @@ func formats(s string) string {
 		}
 		s = f.re().ReplaceAllString(s, f.with+marker(f.kind)+tail)
 	}
+	s, _ = Keys(s)
 	return s
 }
 

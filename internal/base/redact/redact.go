@@ -2,7 +2,7 @@
 // marker, and makes untrusted text safe to print on a terminal. It is pure. Start at
 // [New], [Redactor.Text] and [Show].
 //
-// It serves logs and reports: the ledger keeps the original text and commits to it by hash. Finding
+// [Redactor] serves logs and reports: the ledger keeps the original text and commits to it by hash. [Keys] serves what goes to a model. Finding
 // secrets by their looks is a net with holes; it stands beside, and never in place of, keeping
 // secrets out of calls.
 package redact

@@ -400,6 +400,7 @@ func (f *flight) finish(ctx context.Context, err error) Outcome {
 	if f.flow != nil {
 		o.Labels = f.flow.added
 	}
+	o.ShowsKeys = f.chain.ShowsKeys(f.actions)
 	var rec recordError
 	if errors.As(err, &rec) {
 		o.Fatal = rec.error

@@ -166,18 +166,20 @@ type Call struct {
 
 // Outcome is how a call ended.
 type Outcome struct {
-	Index    int
-	Tool     tool.ID
-	Digest   tool.Digest // of the tool; zero if the call was refused before the lookup
-	Args     []byte      // as recorded: canonical JSON; nil if the call was refused before they were encoded
-	Status   tool.Status
-	Output   map[string]any  // nil if none
-	Size     int             // of the output as JSON, in bytes
-	Decision policy.Decision // zero if none was made
-	Approved bool            // by a person
-	Waits    bool            // for review: nothing was carried out, and Output says so
-	Err      error           // a *fault.Error unless Status is Completed
-	Labels   []string        // that the call added to its context
+	Index  int
+	Tool   tool.ID
+	Digest tool.Digest // of the tool; zero if the call was refused before the lookup
+	Args   []byte      // as recorded: canonical JSON; nil if the call was refused before they were encoded
+	Status tool.Status
+	Output map[string]any // nil if none
+	Size   int            // of the output as JSON, in bytes
+	// ShowsKeys reports whether the policies show a model the known formats of keys in the output, see [policy.Chain.ShowsKeys].
+	ShowsKeys bool
+	Decision  policy.Decision // zero if none was made
+	Approved  bool            // by a person
+	Waits     bool            // for review: nothing was carried out, and Output says so
+	Err       error           // a *fault.Error unless Status is Completed
+	Labels    []string        // that the call added to its context
 	// References are the outputs that arguments refer to.
 	References []ledger.Reference
 	Happened   []tool.Happened // the side effects that took place

@@ -14,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 )
@@ -261,9 +262,30 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 		return res, nil
 	}
 	if text, err := json.Marshal(BriefOutput(o.Tool, o.Output)); err == nil {
+		text, rules := maskKeys(text, o)
 		res.Content = append(res.Content, &mcp.TextContent{Text: string(text)})
+		noteKeys(res, rules)
 	}
 	return res, nil
+}
+
+// maskKeys masks known formats of keys in an output as JSON, and returns the rules that matched.
+func maskKeys(text []byte, o runner.Outcome) (masked []byte, rules []string) {
+	if o.ShowsKeys {
+		return text, nil
+	}
+	s, rules := redact.Keys(string(text))
+	if rules == nil {
+		return text, nil
+	}
+	return []byte(s), rules
+}
+
+// noteKeys tells the client the rules that masked keys.
+func noteKeys(res *mcp.CallToolResult, rules []string) {
+	if note := redact.KeyNote(rules); note != "" {
+		res.Content = append(res.Content, &mcp.TextContent{Text: note})
+	}
 }
 
 // fatalError is the error of a call that was not made.
@@ -286,6 +308,8 @@ func (c *conn) give(res *mcp.CallToolResult, o runner.Outcome) *mcp.CallToolResu
 		res.Content = []mcp.Content{&mcp.TextContent{Text: "the output cannot be written as JSON"}}
 		return res
 	}
+	text, rules := maskKeys(text, o)
+	defer func() { noteKeys(res, rules) }()
 	if _, there := out["content"].([]any); there && strings.HasPrefix(string(o.Tool), "mcp:") && c.relay(res, text, serverOf(o.Tool)) {
 		return res
 	}

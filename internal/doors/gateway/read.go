@@ -197,6 +197,7 @@ func (c *conn) decodeOutput(o runner.Outcome, fatal error, out any) error {
 	}
 	raw, err := json.Marshal(o.Output)
 	if err == nil {
+		raw, _ = maskKeys(raw, o)
 		err = json.Unmarshal(raw, out)
 	}
 	if err != nil {

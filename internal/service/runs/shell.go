@@ -32,6 +32,8 @@ type ShellRequest struct {
 	Approved []string
 	Advice   func(filed store.Approval) string // how an open question can be answered
 	Stdio    *sandbox.Stdio
+	// ShowKeys is called before the command starts if the policies show known formats of keys in what it writes.
+	ShowKeys func()
 	// Written waits for what the script wrote to Stdio, and returns the beginning of it for
 	// the record.
 	Written func() (stdout, stderr sandbox.Stream)
@@ -147,6 +149,9 @@ type streamBox struct {
 // Run implements Box.
 func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
 	c.Stdio, c.Stdin, c.Session = b.q.Stdio, nil, b.session
+	if b.q.ShowKeys != nil && p.Chain().ShowsKeys(c.Starts) {
+		b.q.ShowKeys()
+	}
 	out, err := b.Box.Run(ctx, p, c)
 	if out.Duration > 0 {
 		out.Stdout, out.Stderr = b.q.Written()

@@ -105,7 +105,7 @@ func (b *Builder) member(l Language, r rune) rune {
 var ErrTooLarge = errors.New("the question is too large to be answered")
 
 // MaxStates bounds the states that one question reaches.
-const MaxStates = 50_000
+const MaxStates = 100_000
 
 // Shortest returns a shortest text of the language; ok is false if it is proved
 // that there is none. The error is [ErrTooLarge].

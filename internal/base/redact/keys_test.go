@@ -1,0 +1,214 @@
+package redact_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/remitrun/remit/internal/base/redact"
+)
+
+// pem is a private key in PEM that opens nothing.
+func pem(kind, newline string) string {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	var b strings.Builder
+	b.WriteString("-----BEGIN " + kind + " KEY-----" + newline)
+	for line := range 6 {
+		for range 64 - 20*(line/5) {
+			b.WriteByte(letters[rnd.IntN(len(letters))])
+		}
+		b.WriteString(newline)
+	}
+	return b.String() + "-----END " + kind + " KEY-----" + newline
+}
+
+// Keys are put together here, so that no scanner of this repository takes them for real.
+func githubKey() string { return "gh" + "p_" + "16C7e42F292c6912E7710c838347Ae178B4a" }
+
+func awsKey() string { return "AKI" + "A" + "4HQX7ZD2MN5RWT3K" }
+
+// utf16 is an ASCII text in UTF-16, which is not searched.
+func utf16(s string) string { return strings.Join(strings.Split(s, ""), "\x00") }
+
+// random is data without text.
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return string(b)
+}
+
+// TestEachRuleMasksItsKeys: generated texts of each rule are masked, alone and within other text.
+func TestEachRuleMasksItsKeys(t *testing.T) {
+	// A dot of a pattern stands for one in a name, and a JWT begins with a brace.
+	literal := strings.NewReplacer("hooks.slack.com", `hooks\.slack\.com`, "gems.contribsys.com|enterprise.contribsys.com", `gems\.contribsys\.com`, "xoxe.xox", `xoxe\.xox`, "ey[", "eyJ[", `\-\r\n]`, `\-]`)
+	for _, r := range redact.KeyRules() {
+		gen := rapid.StringMatching(literal.Replace(r.Pattern))
+		masked := 0
+		for seed := range 8 {
+			key := strings.TrimSpace(gen.Example(seed))
+			for _, text := range []string{key, "key: " + key + "\nother", `{"a": "` + key + `", "b": 1}`, strings.Repeat("x ", 9000) + key} {
+				got, rules := redact.Keys(text)
+				if len(rules) > 0 && strings.Contains(got, "[redacted:"+rules[0]+"]") && len(got) < len(text)+40 {
+					masked++
+				}
+				if again, rules := redact.Keys(got); again != got || rules != nil {
+					t.Errorf("%s: a second pass finds %q", r.ID, rules)
+				}
+			}
+		}
+		if masked < 16 { // a generated key may have too little entropy, or begin in a letter of the text before
+			t.Errorf("%s: %d of 32 texts are masked", r.ID, masked)
+		}
+	}
+}
+
+func TestKeysInOtherText(t *testing.T) {
+	quoted, _ := json.Marshal("a\n" + pem("RSA PRIVATE", "\n") + "b")
+	for name, tc := range map[string]struct{ text, want string }{
+		"in a line":      {"x = '" + githubKey() + "'; y", "x = '[redacted:github-pat]'; y"},
+		"CRLF":           {"key=" + awsKey() + "\r\nnext", "key=[redacted:aws-access-token]\r\nnext"},
+		"JSON":           {`{"id":"` + awsKey() + `\n"}`, `{"id":"[redacted:aws-access-token]\n"}`},
+		"PEM":            {"a\n" + pem("RSA PRIVATE", "\n") + "b", "a\n[redacted:private-key]\nb"},
+		"PEM, CRLF":      {pem("PRIVATE", "\r\n") + "b", "[redacted:private-key]\r\nb"},
+		"PEM in JSON":    {string(quoted), `"a\n[redacted:private-key]\nb"`},
+		"PEM in YAML":    {"k: |\n  " + pem("EC PRIVATE", "\n  ") + "b: 1", "k: |\n  [redacted:private-key]\n  b: 1"},
+		"PEM in Go":      {"const k = `" + pem("OPENSSH PRIVATE", "\n") + "`", "const k = `[redacted:private-key]\n`"},
+		"an example key": {"AKI" + "AIOSFODNN7EXAMPLE", "AKI" + "AIOSFODNN7EXAMPLE"},
+		"low entropy":    {"gh" + "p_" + strings.Repeat("a", 36), "gh" + "p_" + strings.Repeat("a", 36)},
+		"binary":         {"\x00\xff" + githubKey() + "\x00\n\xfe", "\x00\xff[redacted:github-pat]\x00\n\xfe"},
+		"UTF-16":         {utf16(githubKey()), utf16(githubKey())},
+		"random bytes":   {random(1 << 20), random(1 << 20)},
+		"public key":     {pem("PUBLIC", "\n"), pem("PUBLIC", "\n")},
+		"names of PEM": {"if begin == \"-----BEGIN PRIVATE KEY-----\" {\n\treturn parse(begin)\n}\nend := \"-----END PRIVATE KEY-----\"",
+			"if begin == \"-----BEGIN PRIVATE KEY-----\" {\n\treturn parse(begin)\n}\nend := \"-----END PRIVATE KEY-----\""},
+	} {
+		if got, rules := redact.Keys(tc.text); got != tc.want || (got == tc.text) != (rules == nil) {
+			t.Errorf("%s: %q becomes %q (%q), want %q", name, tc.text, got, rules, tc.want)
+		}
+	}
+}
+
+// TestKeyWriterIsAsKeys: however a text is cut into writes, it is masked as a whole text is.
+func TestKeyWriterIsAsKeys(t *testing.T) {
+	parts := []string{githubKey(), awsKey(), pem("RSA PRIVATE", "\n"), "\n", " ", "word", "-----BEGIN", "-----", "a\x00b", "\u00fc", strings.Repeat("long ", 100), `"`, "ghp_"}
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 12).Draw(t, "parts"), rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "between"))
+		want, _ := redact.Keys(text)
+		var out bytes.Buffer
+		w := &redact.KeyWriter{To: &out}
+		for rest := text; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "write")
+			if got, err := w.Write([]byte(rest[:n])); got != n || err != nil {
+				t.Fatal(got, err)
+			}
+			rest = rest[n:]
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if out.String() != want {
+			t.Fatalf("%q becomes %q, want %q", text, out.String(), want)
+		}
+	})
+}
+
+// TestKeyWriterHoldsLittle: text without an end of a word, and a private key without an end, pass in the end.
+func TestKeyWriterHoldsLittle(t *testing.T) {
+	for name, part := range map[string]string{"no white space": strings.Repeat("x", 1000), "a key without an end": strings.Repeat("A", 63) + "\n", "hints": strings.Repeat("ghp_", 250)} {
+		var out bytes.Buffer
+		w := &redact.KeyWriter{To: &out}
+		total, most := 0, 0
+		write := func(s string) {
+			_, _ = w.Write([]byte(s))
+			total += len(s)
+			most = max(most, total-out.Len())
+		}
+		if name == "a key without an end" {
+			write("-----BEGIN PRIVATE KEY-----\n")
+		}
+		for range 1000 {
+			write(part)
+		}
+		if most > 80<<10 && name != "a key without an end" || total-out.Len() > 80<<10+total/2 {
+			t.Errorf("%s: %d bytes were held back at most, %d at the end", name, most, total-out.Len())
+		}
+	}
+	var out bytes.Buffer
+	w := &redact.KeyWriter{To: &out}
+	_, _ = w.Write([]byte(strings.Repeat("x", 100<<10) + "." + githubKey()[:10]))
+	_, _ = w.Write([]byte(githubKey()[10:]))
+	_ = w.Flush()
+	if strings.Contains(out.String(), githubKey()) || !slices.Equal(w.Rules, []string{"github-pat"}) {
+		t.Errorf("a key in a long word is not masked: %q", w.Rules)
+	}
+}
+
+// TestPublicFilesHaveNoKeys: of the files of public source trees, at most one in 1,000 has text that is taken for a key.
+func TestPublicFilesHaveNoKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it reads thousands of files")
+	}
+	env, err := exec.Command("go", "env", "GOROOT", "GOMODCACHE").Output()
+	if err != nil {
+		t.Skip("SKIPPED: needs the go command: ", err)
+	}
+	dirs := strings.Fields(string(env))
+	total := 0
+	var found []string
+	for _, dir := range append(dirs, "/usr/lib/node_modules") {
+		most := total + 6000
+		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() && (p == filepath.Join(dir, "cache") || d.Name() == "testdata" || d.Name() == "filippo.io") { // documents of age show keys
+				return fs.SkipDir
+			}
+			if !d.Type().IsRegular() {
+				return nil
+			}
+			if total++; total > most {
+				return fs.SkipAll
+			}
+			if b, err := os.ReadFile(p); err == nil && len(b) <= 1<<20 {
+				if text, rules := redact.Keys(string(b)); rules != nil {
+					at := strings.Index(text, "[redacted:")
+					found = append(found, fmt.Sprintf("%s: %s: %q", p, rules, text[max(0, at-30):min(len(text), at+50)]))
+				}
+			}
+			return nil
+		})
+	}
+	t.Logf("%d of %d files: %s", len(found), total, strings.Join(found, "\n"))
+	if len(found)*1000 > total {
+		t.Errorf("%d of %d files have text that is taken for a key", len(found), total)
+	}
+}
+
+func BenchmarkKeys(b *testing.B) {
+	text := strings.Repeat("func (w *Writer) Write(b []byte) (int, error) { return w.to.Write(b) } // the key of a task\n", 10_000)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, rules := redact.Keys(text); rules != nil {
+			b.Fatal(rules)
+		}
+	}
+}
+
+func BenchmarkKeyWriter(b *testing.B) {
+	line := []byte(strings.Repeat("abcdefghijklmnopqrstuvwxyz\n", 300))
+	w := &redact.KeyWriter{To: io.Discard}
+	b.SetBytes(int64(len(line)))
+	for b.Loop() {
+		_, _ = w.Write(line)
+	}
+}

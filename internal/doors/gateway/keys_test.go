@@ -1,0 +1,32 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/remitrun/remit/internal/app"
+)
+
+// TestKeysAreMaskedForClients: a client gets a file without its key, and a note, unless the policy spells the file.
+func TestKeysAreMaskedForClients(t *testing.T) {
+	forRevisions(t, func(t *testing.T, revision string) {
+		w := newWorld(t)
+		key := "gh" + "p_16C7e42F292c6912E7710c838347Ae178B4a" // put together, so that no scanner takes it for real
+		for _, name := range []string{"config.js", "shown.js"} {
+			if err := os.WriteFile(filepath.Join(w.workspace, name), []byte("token = '"+key+"'\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cs := w.client(revision, app.MCPRequest{Policy: w.policy(strings.Replace(policy, `"**"`, `"**", "shown.js"`, 1))}, nil)
+		all, err := json.Marshal(call(t, cs, "fs_read", map[string]any{"path": "config.js"}))
+		if s := string(all); err != nil || strings.Contains(s, key) || strings.Count(s, "token = '[redacted:github-pat]'") != 2 || !strings.Contains(s, "masked keys in the output (rules: github-pat)") {
+			t.Errorf("%s (%v)", s, err)
+		}
+		if all, err = json.Marshal(call(t, cs, "fs_read", map[string]any{"path": "shown.js"})); err != nil || strings.Count(string(all), key) != 2 {
+			t.Errorf("of a file that the policy spells: %s (%v)", all, err)
+		}
+	})
+}
