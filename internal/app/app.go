@@ -94,19 +94,15 @@ type App struct {
 
 // Own holds the additions of the program that the App is part of.
 type Own struct {
-	Tools  []permit.Tool
-	Models []model.Provider
-	// Sandboxes are shared with other Apps of the process; nil: the App has its own.
-	Sandboxes *linux.Sandboxes
+	Tools     []permit.Tool
+	Models    []model.Provider
+	Sandboxes *linux.Sandboxes // shared with other Apps of the process; nil: the App has its own
 	Signer    *egress.Signer   // for the inspected connections of agents' sessions; nil: each command has a certificate of its own
 	Ledger    *database.Shared // stays open when the App is closed; nil: the App opens the ledger for itself
 }
 
-// NewSandboxes makes the Sandboxes of several Apps. They must be closed, after the Apps.
-func NewSandboxes() *linux.Sandboxes { return linux.NewSandboxes() }
-
-// NewSigner makes a Signer for several Apps.
-func NewSigner() *egress.Signer { return &egress.Signer{} }
+// Shared makes the parts that several Apps share. The Sandboxes must be closed, after the Apps.
+func Shared(l *database.Shared) Own { return Own{nil, nil, linux.NewSandboxes(), &egress.Signer{}, l} }
 
 // EndSession ends the sandboxes of an agent's session.
 func (a *App) EndSession(session string) {

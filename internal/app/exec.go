@@ -9,8 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// egressOf makes the proxy that a command reaches the network through. The commands of an agent's session share a sandbox, and
-// so the certificate of signer.
+// egressOf makes the proxy through which a command reaches the network. Commands of an agent's session share its certificate.
 func egressOf(secret, env func(key string) (string, bool), signer *egress.Signer) func(permit.Permit, sandbox.Command) (sandbox.Proxy, error) {
 	return func(p permit.Permit, c sandbox.Command) (sandbox.Proxy, error) {
 		ask := c.Ask
@@ -21,10 +20,10 @@ func egressOf(secret, env func(key string) (string, bool), signer *egress.Signer
 		if real, err := filepath.EvalSymlinks(agent); err == nil { // the person's own setting may be a link
 			agent = real
 		}
-		var authority *egress.Authority
-		if signer != nil && c.Session.ID != "" && p.Chain().InspectsAny() {
-			authority = signer.Authority(time.Now())
+		o := egress.Options{Permit: p, Ask: ask, Secret: secret, TrustFile: sandbox.TrustFile, Agent: agent, Notice: c.Notice}
+		if c.Session.ID != "" {
+			o.Authority = signer.Authority(time.Now())
 		}
-		return egress.New(egress.Options{Permit: p, Authority: authority, Ask: ask, Secret: secret, TrustFile: sandbox.TrustFile, Agent: agent, Notice: c.Notice}), nil
+		return egress.New(o), nil
 	}
 }

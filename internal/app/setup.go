@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -29,8 +30,7 @@ func (a *App) clientsOf() *clients.Clients {
 type SetupRequest struct {
 	Workspace string
 	Profile   string // "": the trusted remit.yaml, or else the default profile
-	// Registries: the person's package registries may be read, by approval. Nil: those of the project's package managers,
-	// if the default profile is written.
+	// Registries: the person's package registries may be read, by approval. Nil: those of the project.
 	Registries *bool
 	// Moved are the MCP servers, as Remit calls them, that agents will use by the gateway. A new
 	// policy asks about their tools.
@@ -71,10 +71,7 @@ type AgentSetup struct {
 // PlanSetup tells what [App.SetUp] would do. It refuses a remit.yaml that nobody trusted: a
 // repository can bring one.
 func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
-	name := q.Profile
-	if name == "" {
-		name = profile.Default
-	}
+	name := cmp.Or(q.Profile, profile.Default)
 	from, err := a.Policies.Holder(q.Workspace)
 	out := Setup{Policy: filepath.Join(from, "remit.yaml"), Agents: a.Clients.Found(), Unhooked: a.Clients.Unhooked()}
 	if err != nil {
@@ -90,7 +87,7 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 	}
 	src, trusted, err := a.Policies.Own(from)
 	if err == nil {
-		err = a.fillIn(ctx, q, &out, managers(q, out.Profile.Name, trusted))
+		err = a.fillIn(ctx, q, &out, servers.Managers(q.Registries, !trusted && out.Profile.Name == profile.Default, q.Workspace))
 	}
 	switch {
 	case err != nil:
@@ -107,17 +104,6 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 			WithHint("leave --profile out to keep the policy, or remove the file")
 	}
 	return out, nil
-}
-
-// managers are the package managers whose registries a policy gets.
-func managers(q SetupRequest, profileName string, kept bool) []string {
-	switch {
-	case q.Registries != nil && *q.Registries:
-		return servers.AllManagers
-	case q.Registries == nil && profileName == profile.Default && !kept:
-		return servers.Managers(q.Workspace)
-	}
-	return nil
 }
 
 // fillIn makes the policy of a profile, for this person and machine, with the registries of package managers.

@@ -242,7 +242,7 @@ func (h *hookDoor) ownGateway(a *app.App, q runs.ClientRequest, e *hook.Event) b
 	return a.Clients.OwnGateway(e.Agent, dirs...)
 }
 
-// askAhead finds out what the agent must ask its user before a script runs.
+// askAhead finds the questions that the agent must put to its user before a script runs.
 func (h *hookDoor) askAhead(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) (runs.Asked, error) {
 	dir, err := home.Workspace(e.Folder())
 	if err != nil {

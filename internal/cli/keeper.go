@@ -72,8 +72,8 @@ func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error
 		return err
 	}
 	defer garbage.Less()()
-	ledger, boxes := &database.Shared{}, app.NewSandboxes()
-	own := app.Own{Ledger: ledger, Sandboxes: boxes, Signer: app.NewSigner()}
+	own := app.Shared(&database.Shared{})
+	ledger, boxes := own.Ledger, own.Sandboxes
 	k := &keeper.Keeper{
 		Home: cfg.Dir, Version: s.version, Idle: idle, Look: keeperLook, Env: s.lookup, Stale: ledger.Stale, Kept: boxes.Kept,
 		Answer: func(ctx context.Context, r hookwire.Request) hookwire.Answer { return s.keptHook(ctx, r, own) },

@@ -132,8 +132,8 @@ func (d *Desk) now() time.Time {
 // Binding identifies everything that an approval of one call covers: the holder, every policy of
 // the chain with its environment, the grant where the ledger keeps it, the tool as it is now, the
 // arguments, and the effects of the call: the same words are another call once a link leads
-// elsewhere, or a file that they name has other content. Where an approval may cover a session, that of a running command's
-// connection covers what [connection] says, for any command.
+// elsewhere, or a file that they name has other content. If approvals may cover a session, the question about a running
+// command's connection is bound to its [connection] pattern instead of the call.
 func Binding(q runner.Question) ([32]byte, error) {
 	args, err := canon.Marshal(map[string]any(q.Call.Args))
 	if err != nil {
@@ -184,7 +184,7 @@ func Binding(q runner.Question) ([32]byte, error) {
 }
 
 // File files a question that is put to people outside of Remit, or finds the one that was filed before. until is when it
-// lapses. Who answers it is not told of it.
+// lapses. People are not notified.
 func (d *Desk) File(ctx context.Context, q runner.Question, until time.Time) (store.Approval, error) {
 	binding, err := Binding(q)
 	if err != nil {
@@ -195,7 +195,7 @@ func (d *Desk) File(ctx context.Context, q runner.Question, until time.Time) (st
 	return quiet.file(ctx, q, binding, until)
 }
 
-// Covered reports whether an approval for the session covers what a question asks.
+// Covered reports whether an approval for the session answers a question.
 func (d *Desk) Covered(ctx context.Context, q runner.Question) (bool, error) {
 	_, ok, err := d.session(ctx, q)
 	return ok && q.Terms.Session, err

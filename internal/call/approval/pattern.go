@@ -79,7 +79,7 @@ func connection(q runner.Question) (Pattern, bool) {
 	return Pattern{Tool: q.Spec.ID, Digest: q.Digest.String(), Within: true, Actions: []ActionPattern{a}}, a.Rules != ""
 }
 
-// covers reports whether an approval with the pattern, for the session, holds for what a question asks.
+// covers reports whether an approval with the pattern, for the session, answers a question.
 func (p Pattern) covers(q runner.Question) bool {
 	if asked, ok := connection(q); ok || p.Within {
 		return ok && p.Within && p.Tool == asked.Tool && p.Digest == asked.Digest && slices.ContainsFunc(p.Actions, asked.Actions[0].equals)

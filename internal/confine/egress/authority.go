@@ -37,7 +37,7 @@ const (
 )
 
 // Signer gives the same authority for days, so that sandboxes that stay need not be made anew. It is safe for concurrent use;
-// the zero Signer is ready.
+// the zero Signer is ready, and a nil one gives nil.
 type Signer struct {
 	mu   sync.Mutex
 	now  *Authority
@@ -49,6 +49,9 @@ const renewAfter = authorityLasts / 2
 
 // Authority returns an authority that is good for half a week at least.
 func (s *Signer) Authority(now time.Time) *Authority {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now == nil || now.Sub(s.made) > renewAfter || now.Before(s.made) {

@@ -69,7 +69,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// question is what is asked about once: a target, or all that reads from a host, by the rule that asks.
+// question is a target, or all requests that read from its host, by the rule that asks. It is put once.
 type question struct {
 	on   tool.Target
 	rule string

@@ -17,7 +17,7 @@ type PackageCache struct {
 }
 
 // CacheVariables adds the variables by which tools find the person's caches to an environment. It leaves out the
-// caches that the policies do not let the command read. With a network, Go takes what the cache lacks from its usual proxies.
+// caches that the policies do not let the command read. With a network, Go's usual proxies come after the cache.
 func (p Profile) CacheVariables(chain policy.Chain, workspace, home string, getenv func(string) (string, bool), env []string) []string {
 	if !p.Standard {
 		return env

@@ -18,15 +18,15 @@ import (
 	"github.com/remitrun/remit/internal/service/approvals"
 )
 
-// Asked is what an agent asks its user before it has a script run.
+// Asked are the questions that an agent puts to its user before it has a script run.
 type Asked struct {
 	Questions []uuid.UUID // that an answer of yes approves, see ShellRequest
 	Reasons   []string    // why, for the user; empty: there is nothing to ask
 }
 
-// AskAhead finds out what a person must be asked before [Runs.Shell] runs a script in a session, and files the questions.
-// Those are the script itself; the hosts of network.ask, if the script has a package manager read from a registry; and the
-// files and connections that the same script was refused before. Nothing is asked that an agent's user may not answer alone.
+// AskAhead files the questions about a script that [Runs.Shell] is about to run in a session: about the script itself; about the hosts of network.ask,
+// if a package manager in the script reads from a registry; and about the files and connections that the same script was refused before. Questions that
+// the agent's user may not answer alone are left out.
 func (s *Runs) AskAhead(ctx context.Context, q ClientRequest, args tool.Args) (out Asked, err error) {
 	in := runner.Info{Name: shellRun, Total: 1}
 	b, _, err := s.prepare(ctx, Request{Policy: q.Policy, Workspace: q.Workspace}, &in)
@@ -89,7 +89,7 @@ func wayToAnswer(id uuid.UUID, session bool) string {
 	return " (or: remit approvals approve " + id.String() + ")"
 }
 
-// reasonOf says what a question is about, for the user of an agent.
+// reasonOf gives the subject of a question, for the user of an agent.
 func reasonOf(q runner.Question) string {
 	if q.Within {
 		if t, reads := q.Actions[0].Target.Reading(); reads {

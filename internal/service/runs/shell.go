@@ -83,7 +83,7 @@ func (s *Runs) sessionRun(ctx context.Context, q ClientRequest) *runner.Run {
 	return c.Run
 }
 
-// shellDesk puts the questions of a script. Those that the user of the agent has answered are not put again.
+// shellDesk puts the questions of a script, except the ones that the agent's user has answered.
 func (s *Runs) shellDesk(ctx context.Context, q ShellRequest) (*approvals.Desk, error) {
 	if q.Agent == "" || q.Session == "" {
 		return s.Approvals.Desk(false, nil, q.Advice), nil

@@ -28,22 +28,17 @@ var markers = map[string][]string{
 	"pip": {"pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "Pipfile", "uv.lock", "poetry.lock"},
 }
 
-// Managers names the package managers that a project uses, by the files in its folder and in the folders there.
-func Managers(workspace string) []string {
-	dirs := []string{workspace}
-	list, _ := os.ReadDir(workspace)
-	for _, e := range list {
-		if e.IsDir() && e.Name()[0] != '.' && e.Name() != "node_modules" {
-			dirs = append(dirs, filepath.Join(workspace, e.Name()))
-		}
+// Managers names the package managers whose registries a policy gets: all or none if that was asked for, or else those that a
+// project uses, by the files in its folder, if the policy is a new one.
+func Managers(asked *bool, isNew bool, workspace string) []string {
+	if asked != nil && *asked {
+		return AllManagers
 	}
 	var out []string
 	for _, name := range AllManagers {
-		if slices.ContainsFunc(dirs, func(dir string) bool {
-			return slices.ContainsFunc(markers[name], func(file string) bool {
-				_, err := os.Lstat(filepath.Join(dir, file))
-				return err == nil
-			})
+		if asked == nil && isNew && slices.ContainsFunc(markers[name], func(file string) bool {
+			_, err := os.Lstat(filepath.Join(workspace, file))
+			return err == nil
 		}) {
 			out = append(out, name)
 		}
