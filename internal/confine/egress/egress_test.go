@@ -335,7 +335,7 @@ func TestAskHoldsTheConnection(t *testing.T) {
 	asked := make(chan tool.Action, 10)
 	answer := make(chan bool)
 	b := serve(t, w, egress.Options{
-		Permit: allowing(t, `{ask: ["GET http://a.example.com", "tcp://b.example.com:9"]}`),
+		Permit: allowing(t, `{ask: ["GET http://a.example.com", "GET http://c.example.com", "tcp://b.example.com:9"]}`),
 		Ask: func(ctx context.Context, a tool.Action, d policy.Decision) bool {
 			if d.Effect != policy.Ask || len(a.Addrs) > 0 {
 				t.Errorf("asked %+v %+v", a, d)
@@ -382,7 +382,7 @@ func TestAskHoldsTheConnection(t *testing.T) {
 		t.Errorf("asked %d times more", len(asked))
 	}
 	held := make(chan string, 1)
-	go func() { _, r, _ := get(t, c, "http://a.example.com/held"); held <- r }()
+	go func() { _, r, _ := get(t, c, "http://c.example.com/held"); held <- r }()
 	<-asked
 	b.Close()
 	<-held
