@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func (r *Rule) listed() string {
 	if r.File == "" || r.Line == 0 {
 		return list
 	}
-	return fmt.Sprintf("%s (%s:%d)", list, r.File, r.Line)
+	return fmt.Sprintf("%s (%s:%d)", list, path.Base(r.File), r.Line)
 }
 
 // String prints the rule as decisions name it: files.read.deny[0] "**/*.bak".
