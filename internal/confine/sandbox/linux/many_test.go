@@ -15,7 +15,7 @@ import (
 func TestManyProcessesOneAfterAnother(t *testing.T) {
 	everyTier(t, openPolicy+"  processes: 12\n", func(t *testing.T, src string) {
 		w := newWorld(t, src)
-		script := "i=0; while [ $i -lt 120 ]; do echo x | cat | cat >/dev/null || exit 1; i=$((i+1)); done; (true &); exit 7"
+		script := "i=0; while [ $i -lt 40 ]; do echo x | cat | cat >/dev/null || exit 1; i=$((i+1)); done; (true &); exit 7"
 		for range 2 {
 			out, err := w.run(sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Shell: true, Timeout: time.Minute})
 			if err != nil || out.ExitCode != 7 || len(out.Stderr.Data) > 0 {
@@ -28,9 +28,9 @@ func TestManyProcessesOneAfterAnother(t *testing.T) {
 // Children that nobody waits for do not stay, and change nothing of how a
 // command ends.
 func TestOrphansAreWaitedFor(t *testing.T) {
-	everyTier(t, openPolicy+"  processes: 1500\n", func(t *testing.T, src string) {
+	everyTier(t, openPolicy+"  processes: 400\n", func(t *testing.T, src string) {
 		w := newWorld(t, src)
-		rounds := "1000" // of two orphans each; who waits for them may be some behind
+		rounds := "250" // of two orphans each; who waits for them may be some behind
 		if os.Getenv("REMIT_SOAK") != "" {
 			rounds = "20000"
 		}

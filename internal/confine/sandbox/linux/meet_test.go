@@ -195,6 +195,12 @@ func TestOneSandboxCannotStarveAnother(t *testing.T) {
 // The private folders hold so many files and no more.
 func TestFilesOfPrivateFoldersAreCounted(t *testing.T) {
 	w := newWorld(t, openPolicy)
+	if got := string(w.sh("stat -f -c %c /tmp").Stdout.Data); got != "100000\n" {
+		t.Errorf("/tmp holds %q files", got)
+	}
+	if os.Getenv("REMIT_SOAK") == "" {
+		return
+	}
 	if got := w.confined("many-files", "/tmp"); !strings.HasPrefix(got, "REFUSED") || !strings.Contains(got, "no space left") {
 		t.Errorf("got %q", got)
 	}

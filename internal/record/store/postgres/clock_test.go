@@ -135,7 +135,7 @@ func TestANodeIsRemoved(t *testing.T) {
 	t.Parallel()
 	for _, dead := range []bool{true, false} {
 		ctx := t.Context()
-		a, b, move := nodesOf(t, 3*time.Second)
+		a, b, move := nodesOf(t, time.Minute)
 		if _, err := a.Append(ctx, ledger.Entry{Durable: true, Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: []byte("0123456789abcdef"), Mode: ledger.Live, Principal: "p"}}); err != nil {
 			t.Fatal(err)
 		}

@@ -61,11 +61,12 @@ func (s *Store) dial(ctx context.Context, c *pgx.ConnConfig) (*pgx.Conn, error) 
 const poolerTime = 10 * time.Second
 
 // checkPooler compares the server's process with the one that the connection began with: a pooler
-// names one of its own. Two sessions of a pooler must then be two processes, which stay the same.
-// Other clients can hide that from one look, but hardly from several.
+// names one of its own. Two transactions at the same time must then be in two processes, which stay
+// the same. A pooler gives out either the process that became free last or the one that became free
+// first, so the transactions end in both orders. Other clients can hide one round, but hardly all.
 func (s *Store) checkPooler(ctx context.Context, first *pgx.Conn, c *pgx.ConnConfig) error {
-	var was, other, is uint32
-	if err := first.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&was); err != nil || was == first.PgConn().PID() {
+	was, err := backend(ctx, first)
+	if err != nil || was == first.PgConn().PID() {
 		return err
 	}
 	ctx, stop := context.WithTimeout(ctx, poolerTime)
@@ -75,21 +76,42 @@ func (s *Store) checkPooler(ctx context.Context, first *pgx.Conn, c *pgx.ConnCon
 		return s.poolerError(err)
 	}
 	defer second.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left to be done
-	for range 5 {
-		err := pgx.BeginFunc(ctx, second, func(tx pgx.Tx) error {
-			if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&other); err != nil {
+	outer, inner := first, second
+	for range poolerRounds {
+		var of, in uint32
+		err := pgx.BeginFunc(ctx, outer, func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(ctx, inner, func(tx pgx.Tx) (err error) {
+				in, err = backend(ctx, tx)
 				return err
+			})
+			if err == nil {
+				of, err = backend(ctx, tx)
 			}
-			return first.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&is)
+			return err
 		})
 		if err != nil {
 			return s.poolerError(err)
 		}
-		if other == was || is != was {
+		if outer == second {
+			of, in = in, of
+		}
+		if in == was || of != was {
 			return s.poolerError(nil)
 		}
+		outer, inner = inner, outer
 	}
 	return nil
+}
+
+// poolerRounds is even, so that both orders are tried as often.
+const poolerRounds = 12
+
+// backend returns the server's process that answers.
+func backend(ctx context.Context, c interface {
+	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+}) (pid uint32, err error) {
+	err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	return pid, err
 }
 
 // poolerError says that a pooler cannot be used; err: why its second connection cannot be.
