@@ -338,7 +338,7 @@ func TestACallThatEndsWhileItWaitsLeavesNoBrowserBehind(t *testing.T) {
 	}
 }
 
-// A browser that crashes before it has a page is started once more, and not a third time. One that
+// A browser that crashes before it has a page is started again, three times at most. One that
 // was ended by something else is not.
 func TestACrashAtTheStart(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -347,7 +347,8 @@ func TestACrashAtTheStart(t *testing.T) {
 		want    string // of the error; "": none
 	}{
 		"once":      {[]string{"SIGSEGV"}, 2, ""},
-		"each time": {[]string{"SIGSEGV", "SIGSEGV"}, 2, "SIGSEGV"},
+		"thrice":    {[]string{"SIGSEGV", "SIGSEGV", "SIGSEGV"}, 4, ""},
+		"each time": {[]string{"SIGSEGV", "SIGSEGV", "SIGSEGV", "SIGSEGV"}, 4, "SIGSEGV"},
 		"killed":    {[]string{"SIGKILL"}, 1, "SIGKILL"},
 	} {
 		t.Run(name, func(t *testing.T) {

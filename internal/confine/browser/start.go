@@ -65,15 +65,18 @@ func script(key string) string {
 		" 3<&0 4>&1 </dev/null >&2; done; exit 93"
 }
 
-// start starts a browser in the sandbox, with one empty page. It outlives ctx. Chromium may crash
-// before it has a page. It has done nothing by then, and is started once more.
-func (b *Browsers) start(ctx context.Context, p permit.Permit) (*Page, error) {
-	page, err := b.startOnce(ctx, p)
-	if errors.Is(err, errCrashed) {
-		page, err = b.startOnce(ctx, p)
+// start starts a browser in the sandbox, with one empty page. It outlives ctx. On a busy machine
+// Chromium may crash before it has a page. It has done nothing by then, and is started again.
+func (b *Browsers) start(ctx context.Context, p permit.Permit) (page *Page, err error) {
+	for range maxStarts {
+		if page, err = b.startOnce(ctx, p); !errors.Is(err, errCrashed) {
+			break
+		}
 	}
 	return page, err
 }
+
+const maxStarts = 4
 
 // errCrashed: the browser made a fault of its own before it had a page.
 var errCrashed = errors.New("the browser crashed")
