@@ -25,6 +25,9 @@ const FolderAt = "/session"
 // HomeAt is the home folder of a command without a folder of its own ([policy.Chain.Own]).
 const HomeAt = "/tmp/home"
 
+// MaxFiles bounds the files and folders in /tmp and in HomeAt together.
+const MaxFiles = 100_000
+
 // Folder is a private folder for one command (Command.Folder): all that the
 // command sees of files beside the system, and may change. It is made by
 // Box.NewFolder, filled before the command runs and read when it has ended, by

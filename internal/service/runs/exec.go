@@ -172,7 +172,7 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 	if err != nil && out.Duration == 0 {
 		return tool.Result{}, err // it did not run
 	}
-	out.Hints = slices.Concat(made, shelltool.HintMissing(p, out), shelltool.HintWorktrees(p, starts, out))
+	out.Hints = slices.Concat(made, shelltool.HintMissing(p, out), shelltool.HintWorktrees(p, starts, out), shelltool.HintErrors(p, out))
 	t.outcome = out
 	if err == nil {
 		err = shelltool.Failure(out)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -191,7 +192,7 @@ func (b *builder) identity() {
 func (b *builder) newRoot() {
 	b.Call("private mounts", unix.SYS_MOUNT, b.Text("none"), b.Text("/"), none, spawn.Int(unix.MS_REC|unix.MS_PRIVATE), none)
 	b.Save("tmpfs", b.fs, unix.SYS_FSOPEN, b.Text("tmpfs"), spawn.Int(unix.FSOPEN_CLOEXEC))
-	for _, kv := range [][2]string{{"size", fmt.Sprint(b.p.Disk)}, {"nr_inodes", "100000"}, {"mode", "0755"}} {
+	for _, kv := range [][2]string{{"size", fmt.Sprint(b.p.Disk)}, {"nr_inodes", strconv.Itoa(sandbox.MaxFiles)}, {"mode", "0755"}} {
 		b.Call("tmpfs "+kv[0], unix.SYS_FSCONFIG, spawn.From(b.fs), spawn.Int(unix.FSCONFIG_SET_STRING), b.Text(kv[0]), b.Text(kv[1]), none)
 	}
 	b.Call("tmpfs", unix.SYS_FSCONFIG, spawn.From(b.fs), spawn.Int(unix.FSCONFIG_CMD_CREATE), none, none, none)
