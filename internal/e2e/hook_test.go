@@ -264,7 +264,7 @@ func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 			if n := w.answered(); n != before+1 {
 				t.Errorf("%s: the keeper ran %d scripts", agent, n-before)
 			}
-			if status != c.status && (c.status != failsSomehow || status == 0) || !strings.Contains(out, c.has) || strings.Contains(out, "TOKEN=x") || strings.Contains(out, "secret") {
+			if status != c.status && (c.status != failsSomehow || status == 0) || !strings.Contains(out, c.has) || strings.Contains(out, "TOKEN=x") || strings.Contains(strings.ReplaceAll(out, "may hold secrets", ""), "secret") {
 				t.Errorf("%s: %q ends with %d: %s", agent, c.script, status, out)
 			}
 		}
