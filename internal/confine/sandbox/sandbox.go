@@ -172,6 +172,8 @@ type Outcome struct {
 	// all refusals of paths.
 	Refusals     []Refusal
 	RefusedPaths int
+	// Changed are the files of the machine that it may have changed; nil: that is not known.
+	Changed *[]string
 }
 
 // Refusal is a use of a path that the policy refused to a command.

@@ -315,6 +315,7 @@ func (l Labels) Begin(chain policy.Chain) runner.Writing {
 	if chain != nil {
 		w.folders = writable(chain)
 	}
+	w.roots = w.folders
 	return w
 }
 
@@ -322,10 +323,14 @@ func (l Labels) Begin(chain policy.Chain) runner.Writing {
 type writing struct {
 	since   files.Moment
 	folders []string
+	roots   []string // which are looked through
 }
 
 // Folders implements runner.Writing.
 func (w *writing) Folders() []string { return w.folders }
+
+// Only implements runner.Writing.
+func (w *writing) Only(files []string) { w.roots = files }
 
 // Written implements runner.Writing.
 func (w *writing) Written(ctx context.Context, run *runner.Run, paths []string, f func(string, ledger.LabelKey)) error {
@@ -344,7 +349,7 @@ func (w *writing) Written(ctx context.Context, run *runner.Run, paths []string, 
 	for _, p := range paths {
 		errs = append(errs, tell(p))
 	}
-	return errors.Join(append(errs, files.ChangedSince(ctx, w.folders, w.since, tell))...)
+	return errors.Join(append(errs, files.ChangedSince(ctx, w.roots, w.since, tell))...)
 }
 
 // writable are the folders and files below which a chain lets something be written.

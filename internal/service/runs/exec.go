@@ -173,6 +173,9 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 		return tool.Result{}, err // it did not run
 	}
 	out.Hints = slices.Concat(made, shelltool.HintMissing(p, out), shelltool.HintWorktrees(p, starts, out), shelltool.HintErrors(p, out))
+	if out.Changed != nil {
+		p.Change(*out.Changed)
+	}
 	t.outcome = out
 	if err == nil {
 		err = shelltool.Failure(out)

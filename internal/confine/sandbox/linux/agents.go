@@ -38,6 +38,7 @@ type agentSandbox struct {
 	group   *group
 	zygote  *spawn.Zygote
 	running int            // commands
+	taken   int            // how many commands have begun
 	left    []*spawn.Child // commands that have ended, and some that left no process
 	last    time.Time      // the end of the last command
 	retired bool           // it gets no further commands, and ends when none is running
@@ -98,7 +99,15 @@ func (s *agentSandboxes) take(sp *spawn.Spawner, session agentSession, key strin
 		s.open[session] = one
 	}
 	one.running++
+	one.taken++
 	return one, nil
+}
+
+// alone reports whether no process of another command is in the sandbox. The result holds as long as taken stays.
+func (s *agentSandboxes) alone(one *agentSandbox) (taken int, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return one.taken, one.running == 1 && !slices.ContainsFunc(one.left, func(c *spawn.Child) bool { return !c.IsGone() })
 }
 
 // leave is called at the end of a command; child is nil if it did not start. A spoiled sandbox gets no further ones: one in which
@@ -255,8 +264,13 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key st
 	if err != nil {
 		return seat{}, err
 	}
+	taken, first := b.agents.alone(one)
 	prog := sharedCommand(m, prof, st)
 	s := seat{tier: tierAgent, group: one.group.sharedView(), why: one.why}
+	s.alone = func() bool {
+		now, is := b.agents.alone(one)
+		return first && is && now == taken
+	}
 	var child *spawn.Child
 	s.start = func(files [3]int) (_ *spawn.Child, err error) {
 		child, err = one.zygote.Start(prog, files)

@@ -21,6 +21,7 @@ type seat struct {
 	why   string // there is none
 	start func(files [3]int) (*spawn.Child, error)
 	end   func(spawn.Exit) // called once, when the command is over or did not start
+	alone func() bool      // whether no process of another command was in the sandbox so far
 }
 
 // most is the most memory that the command had at once, as far as its group can

@@ -170,6 +170,7 @@ type decider struct {
 	count  int
 	claims map[string]bool
 	late   func(tool.Refused) // is told of refusals after the call
+	uses   changes
 }
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
@@ -180,6 +181,7 @@ func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Ask
 
 // decide implements [supervisor.Decide].
 func (d *decider) decide(r supervisor.Request) error {
+	d.note(r)
 	if r.Act&(supervisor.Remove|supervisor.Moved) != 0 && d.carriesMount(r.Path) {
 		return d.noName(r.Path, "the sandbox shows folders of the machine there, or below it")
 	}

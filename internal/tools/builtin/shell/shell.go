@@ -62,6 +62,9 @@ func run(ctx context.Context, p permit.Permit, box Box, c sandbox.Command, ended
 	}
 	made := MakeFolders(p, c.Starts)
 	out, err := box.Run(ctx, p, c)
+	if out.Changed != nil {
+		p.Change(*out.Changed)
+	}
 	out.Hints = slices.Concat(made, HintMissing(p, out), HintWorktrees(p, c.Starts, out), HintErrors(p, out))
 	for _, f := range ended {
 		f(out)
