@@ -92,7 +92,7 @@ func defaultRule(r *Rules) *Rule {
 	return &Rule{Policy: r.policy.Name(), File: r.policy.file, Name: "default"}
 }
 
-// decision completes a decision that is not Allow with what was collected.
+// decision completes a decision that is not Allow with the collected reasons.
 func (c *collector) decision(d Decision) Decision {
 	if d.Effect == Allow {
 		return d

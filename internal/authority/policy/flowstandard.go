@@ -9,9 +9,9 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Standard is the word for the flows that suit every policy: what data that is not trusted
-// orders is asked about, and the answers to requests with a stored secret go only to the hosts
-// of that secret.
+// Standard is the word for the flows that suit every policy: acts on the orders of untrusted data
+// need approval, and the answers to requests with a stored secret go only to the hosts of that
+// secret.
 const Standard = "standard"
 
 // standardAsks are the entries of ask_steered of the standard flows: pushes, requests, sent

@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Limits bounds what calls may use. A zero number or duration means that the
+// Limits bounds the resources of calls. A zero number or duration means that the
 // chain sets no limit and the default of the field's comment holds.
 type Limits struct {
 	ReadBytes           int64             // files.read.max_bytes: one file; default 5 MiB

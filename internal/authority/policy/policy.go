@@ -21,8 +21,8 @@
 //   - A deny pattern that matches a folder matches all that is in it.
 //   - In allow and ask no wildcard matches a sensitive name (see [Sensitive]), nor
 //     anything in /proc, /sys or /dev: an entry must spell it.
-//   - An entry of deny or ask with args matches also when a constraint cannot be
-//     evaluated, whatever other arguments there are, and if one element of a list
+//   - An entry of deny or ask with args also matches if a constraint cannot be
+//     evaluated, if there are further arguments, and if one element of a list
 //     satisfies each. An absent argument with optional: true does not match.
 //   - Values of different types are not compared, "5" is not 5 and not its
 //     opposite: in allow that refuses, in deny and ask it matches.

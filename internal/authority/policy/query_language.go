@@ -150,7 +150,7 @@ func (r *Rules) fileLanguage(b *language.Builder, p *filePattern, over bool) lan
 	if p.deny {
 		l := p.exact.Language(b, any)
 		if !over && !strings.ContainsAny(p.text, "?[") {
-			// What a ? or a class stands for may have another length when it is folded.
+			// The character for a ? or a class may have another length when it is folded.
 			l = b.Or(l, p.fold.Language(b, any))
 		}
 		return l
@@ -354,8 +354,8 @@ func (c Chain) Naming(t *tool.Spec) bool {
 	return len(c) > 0
 }
 
-// Asked is a set of subjects that a person writes as an entry of a section, read as one
-// of deny: what is not written is anything.
+// Asked is a set of subjects that a person writes as an entry of a section, read as an
+// entry of deny: each missing part stands for anything.
 type Asked struct {
 	Section string
 	Text    string

@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Steered is a value that chooses what a call does, and that is not known to come from people
+// Steered is a value that chooses the effect of a call, and that is not known to come from people
 // or trusted data.
 type Steered struct {
 	Argument string            `json:"argument"` // its name; words of a command are numbered
@@ -202,7 +202,7 @@ func (f *Flows) Trusts(context Labels, of Of, call Call, foreign bool, x *proven
 }
 
 // trustedTools are the built-in tools whose results are the workspace's, the person's databases'
-// or the machine's. What other tools return may repeat what others wrote.
+// or the machine's. Results of other tools may repeat untrusted text.
 var trustedTools = []string{"fs.", "shell.run", "db.", "time."}
 
 // computes reports whether a call can make its result of its arguments alone.

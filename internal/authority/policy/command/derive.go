@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Bounds on what one call may start, so that a decision stays cheap.
+// Bounds on the commands of one call, so that a decision stays cheap.
 const (
 	maxDepth   = 8
 	maxActions = 1000
@@ -104,7 +104,7 @@ func (d *deriver) command(argv []string) {
 	}
 }
 
-// lookup finds what is known of a program; nil for nothing.
+// lookup returns the description of a program; nil if it is not known.
 func lookup(name string) *program {
 	if p := programs()[name]; p != nil {
 		return p

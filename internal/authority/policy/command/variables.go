@@ -32,7 +32,7 @@ type variables struct {
 	at        uint              // where the survey is
 }
 
-// surveyVariables reads what a script does with variables.
+// surveyVariables finds the uses of variables in a script.
 func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
 	v := &variables{sets: map[string]int{}, assigned: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, settled: map[string]bool{}, prefixes: map[string]string{}, functions: map[string]bool{}, given: map[string]bool{}, clean: clean}
 	for _, name := range given {
@@ -110,7 +110,7 @@ func (v *variables) node(n syntax.Node) {
 	}
 }
 
-// counted notes variables that arithmetic sets: what they get is a number.
+// counted notes variables that arithmetic sets: their values are numbers.
 func (v *variables) counted(x syntax.ArithmExpr) {
 	syntax.Walk(x, func(n syntax.Node) bool {
 		if lit, ok := n.(*syntax.Lit); ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// traits tell what a tool does, by its side effects and the words of its name.
+// traits are the likely effects of a tool, by its side effects and the words of its name.
 type traits struct {
 	reads    bool // it only reads: no word and no side effect says that it changes something
 	sends    bool // text that it is given leaves the machine: it changes something, or reaches the web

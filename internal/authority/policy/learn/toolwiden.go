@@ -197,7 +197,7 @@ func (b *builder) speakable(v any) bool {
 	return true
 }
 
-// schema is what is read of the JSON Schema of a tool's arguments.
+// schema has the fields that are read of the JSON Schema of a tool's arguments.
 type schema struct {
 	Properties map[string]struct {
 		Type  any              `json:"type"`
