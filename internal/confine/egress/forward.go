@@ -305,8 +305,8 @@ func isNet(err error) bool {
 	return errors.As(err, &n)
 }
 
-// relay writes a response to the sandbox. It reports whether its end can be told
-// from what follows, so that another one can.
+// relay writes a response to the sandbox. It reports whether another response may
+// follow, because the end of this one is clear.
 func (p *Proxy) relay(ctx context.Context, s *stream, h *head, rec *record, resp *http.Response, from net.Conn) (keep bool, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 	defer stop()

@@ -137,11 +137,11 @@ func (m *ModelTransport) within(req *http.Request) (*url.URL, tool.Target, error
 	return u, to, nil
 }
 
-// telling are beginnings of headers that say of this machine what no service needs.
+// telling are beginnings of headers that describe this machine, which no service needs.
 var telling = []string{"X-Stainless-"}
 
-// sign puts the key in, leaves out what need not be told, and gives the mask for
-// what comes back.
+// sign adds the key, removes headers that the service does not need, and returns
+// the mask for the response.
 func (m *ModelTransport) sign(out *http.Request) (mask, error) {
 	for name := range out.Header {
 		if slices.ContainsFunc(telling, func(head string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(name), head) }) {

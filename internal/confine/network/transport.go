@@ -41,8 +41,8 @@ type Transport struct {
 	// are none.
 	Secret func(name string) (value string, ok bool)
 
-	// Sign gives what else is added to a request that may be sent, with the same
-	// care. Nil means nothing.
+	// Sign returns further credentials for a request that may be sent, which are
+	// handled with the same care. Nil means none.
 	Sign func(to tool.Target) ([]Credential, error)
 
 	permit permit.Permit

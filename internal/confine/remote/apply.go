@@ -52,7 +52,7 @@ func (x *call) takeOver(ctx context.Context, list []changeset.Change, body io.Re
 	return append(notes, more...), err
 }
 
-// bad is the error of a worker that sends what no worker of this version does.
+// bad is the error for data that no worker of this version sends.
 func (x *call) bad(format string, args ...any) error {
 	return fault.New(fault.ToolFailed, "the changes of worker %s are refused: "+format, append([]any{x.w.Name}, args...)...)
 }
@@ -193,7 +193,7 @@ func (x *call) receive(ctx context.Context, list []changeset.Change, take []bool
 
 func (x *call) staged(i int) string { return filepath.Join(x.stage, strconv.Itoa(i)) }
 
-// unchanged checks that the workspace still has what was sent, at every path that is written.
+// unchanged checks that the workspace still has the sent content, at every path that is written.
 func (x *call) unchanged(list []changeset.Change, take []bool) error {
 	for i, c := range list {
 		if !take[i] {
@@ -207,7 +207,7 @@ func (x *call) unchanged(list []changeset.Change, take []bool) error {
 	return nil
 }
 
-// now reports whether a path is what the snapshot says.
+// now reports whether a path is still as in the snapshot.
 func (x *call) now(p string) (bool, error) {
 	was, known := x.snap.Nodes[p]
 	st, err := x.root.Lstat(p)

@@ -15,7 +15,7 @@ func runtimeBeforeFork()
 //go:linkname runtimeAfterFork syscall.runtime_AfterFork
 func runtimeAfterFork()
 
-// record is what a sandbox says on its status descriptor.
+// record is a report of a sandbox on its status descriptor.
 type record struct {
 	What uint64 // recordFailed, ...
 	Val  uint64 // the errno, or the wait status of the command
@@ -299,8 +299,8 @@ func tool(h *header, ops unsafe.Pointer, rec *record) {
 	fail(rec, uintptr(h.Before)+i, e)
 }
 
-// same looks, and compares with what was seen first. A look that fails is a
-// difference.
+// same looks again, and compares the result with the first look. A look that
+// fails is a difference.
 //
 //go:norace
 //go:nosplit

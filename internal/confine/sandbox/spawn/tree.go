@@ -74,8 +74,7 @@ func signal(pid, parent int, sig unix.Signal) {
 	}
 }
 
-// parentOf reads the parent of a process. What has ended and only waits to be
-// collected is not alive.
+// parentOf reads the parent of a process. A zombie is not alive.
 func parentOf(pid int) (parent int, alive bool) {
 	p, ok := readProcess(pid)
 	return p.parent, ok && !p.ended

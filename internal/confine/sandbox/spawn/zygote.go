@@ -23,7 +23,7 @@ type Zygote struct {
 var errGone = errors.New("the sandbox has ended")
 
 // Stay gives a prepared sandbox the rest of a program that ends with
-// [Program.Stay]. What fails of it is told by the first command.
+// [Program.Stay]. The first command reports its errors.
 func (c *Child) Stay(p *Program) (*Zygote, error) {
 	c.prog = p
 	program, err := p.rest()
