@@ -11,7 +11,7 @@ type Match struct {
 	Rule   *Rule
 	Action string // the action as it prints, or the tool's ID
 	Reason string
-	Admin  bool // it asks for somebody who may approve admin calls
+	Admin  bool // it needs an approver of admin calls
 }
 
 // Explain gives every rule that took part in the decision on a call, matching

@@ -123,7 +123,7 @@ func (l *flowLabel) of(c Chain, call *Call, foreign bool) (named, holds, result 
 		case !process && builtin:
 		case s.Section == "secrets" && s.givenTo(c, call.Tool.ID):
 			named, holds, result = true, true, true
-		case withheld: // what it does not name
+		case withheld: // data that it does not name
 		case s.Section == "network" && c.Connects(), s.Section == "files" && process:
 			result = result || !l.sparesProcess(c, call)
 		}

@@ -236,7 +236,7 @@ func (l *flowLabel) flow(r *Rules, link int, fl Flow) error {
 	if !fl.only {
 		return nil
 	}
-	for _, e := range fl.Only { // what another run put there may be read again
+	for _, e := range fl.Only { // files of another run may be read again
 		if (e.Section == "files" || e.Section == "databases") && !e.sink {
 			if err := l.source(&l.from, r, e); err != nil {
 				return err

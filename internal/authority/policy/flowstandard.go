@@ -90,7 +90,7 @@ func (d *content) addStandard(p *parser) {
 	for _, secret := range d.sentSecrets() {
 		name := standardSecret + secret.name
 		if slices.ContainsFunc(s.labels, func(l Label) bool { return l.Name == name }) {
-			continue // the document says what it means
+			continue // the document defines it
 		}
 		l := Label{Name: name, Confidential: true, Line: line}
 		fl := Flow{Label: name, Line: line, only: true}

@@ -85,7 +85,7 @@ type dataSettings struct {
 	labels   []Label
 	flows    []Flow
 	standard fault.Pos // of flows: standard; zero: the document does not say so
-	own      struct {  // with standard: what the document says besides
+	own      struct {  // with standard: the document's own entries
 		labels []Label
 		flows  []Flow
 	}

@@ -32,8 +32,8 @@
 //   - In tool, principal and model patterns * stays within one part (between
 //     colons; between slashes for models), except at the end, where it matches any
 //     rest; in deny and limits it always does.
-//   - within reads its argument without ~ and .. and URLs for paths, and what
-//     it gives must be among the call's actions, or the entry does not match.
+//   - within reads its argument without ~ and .. and URLs for paths. The result
+//     must be among the call's actions, or the entry does not match.
 //   - Where every policy of a chain says rest: inherit and none mentions a
 //     section, that section is closed.
 package policy

@@ -71,7 +71,7 @@ func (r *Rules) language(b *language.Builder, id sectionID, least Effect) langua
 	s := &r.sections[id]
 	var in, not []language.Language
 	odd := slices.ContainsFunc(slices.Concat(s.lists[Ask], s.lists[Allow]), func(e boundEntry) bool {
-		return glob.Fold(e.rule.Pattern) != e.rule.Pattern // it may spell what a wildcard of another does not match
+		return glob.Fold(e.rule.Pattern) != e.rule.Pattern // it may spell a name that no wildcard matches
 	})
 	for e := range s.lists {
 		for i := range s.lists[e] {

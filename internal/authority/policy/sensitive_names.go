@@ -100,8 +100,8 @@ var writeSensitive = []string{
 	".continue", ".copilot", ".qwen", ".aider.conf.yml", ".mcp.json", "remit.yaml",
 }
 
-// writeAlone are names that are sensitive for writing themselves, and not what
-// is in a folder of that name: a .git may be a file or a link that leads to
+// writeAlone are names that are sensitive for writing, but not the contents of a
+// folder of that name: a .git may be a file or a link that leads to
 // another repository. A HEAD beside objects and refs makes a repository as well;
 // whether it does, the file system says, see [tool.Action.Lead].
 var writeAlone = []string{".git"}

@@ -128,7 +128,7 @@ func (p *Proxy) exchange(ctx context.Context, s *stream, h *head, rec *record, r
 		out.close()
 		up.abandon(s)
 		if up != nil {
-			h.ends = true // what is left of the body may still come
+			h.ends = true // the rest of the body may still come
 		}
 		return p.refuse(s, h, rec, err)
 	}

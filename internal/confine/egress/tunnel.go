@@ -55,7 +55,7 @@ func sameAuthority(host string, to tool.Target) bool {
 // first bytes show the protocol; any other is refused.
 type route struct {
 	verdict
-	to      tool.Target // what the verdict is on, where there is one
+	to      tool.Target // the subject of the verdict, if there is one
 	raw     bool        // any bytes
 	tls     bool        // TLS for the host
 	inspect bool        // TLS that is opened, each request to be decided
@@ -119,7 +119,7 @@ func (p *Proxy) serveTunnel(ctx context.Context, s *stream, rec *record, to tool
 	rec.to(to)
 	r, err := p.route(ctx, to)
 	if err != nil && to.Port == 443 {
-		rec.Protocol = "tls" // what it would have been
+		rec.Protocol = "tls" // as for an allowed tunnel
 	}
 	var up net.Conn
 	if err == nil && r.known() {

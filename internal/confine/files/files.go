@@ -195,7 +195,7 @@ func wantsDir(asked string) bool {
 }
 
 // makeParents makes the missing folders of a real path whose last name a rule
-// allows to be written. That implies the folders on the way, except those that
+// allows to be written. That implies the folders on the way, except folders that
 // a deny entry names.
 func (f *Files) makeParents(real string) error {
 	missing := []string{}

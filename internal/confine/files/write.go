@@ -38,8 +38,8 @@ type Written struct {
 }
 
 // Write writes a file. Create and Replace write beside it, sync, and rename,
-// so that a reader sees all or nothing and other hard links keep what they
-// have; the file's permissions stay, without set-id bits. Append writes in
+// so that a reader sees all or nothing and other hard links keep their content;
+// the file's permissions stay, without set-id bits. Append writes in
 // place and refuses a file with several hard links.
 //
 // The guard If holds against every change that was made before the rename

@@ -76,7 +76,7 @@ func unpack(src source, d description, to string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	defer func() { _ = root.Close() }() // what was written through it is closed
+	defer func() { _ = root.Close() }() // all files written through it are closed
 	u := unpacker{root: root}
 	for i, name := range d.layers {
 		if err := u.layer(src, name, d.config.RootFS.DiffIDs[i]); err != nil {

@@ -149,7 +149,7 @@ func (m *ModelTransport) sign(out *http.Request) (mask, error) {
 		}
 	}
 	out.Header.Set("User-Agent", "remit")
-	out.Header.Del("Accept-Encoding") // only what is decoded here can be looked through
+	out.Header.Del("Accept-Encoding") // only a body that is decoded here can be searched
 	if m.of.Key == "" {
 		return nil, nil
 	}
@@ -216,7 +216,7 @@ func (m *ModelTransport) bound(ctx context.Context, resp *http.Response, to tool
 		coded: func(err error) error { return failure(ctx, secrets.err(err), what) },
 	})
 	secrets.header(resp.Header)
-	resp.Trailer = nil // it comes after what is looked through
+	resp.Trailer = nil // it comes after the searched body
 }
 
 // watchdog ends a request for which nothing comes in.

@@ -26,10 +26,10 @@ import (
 	"github.com/remitrun/remit/internal/confine/remote/wire"
 )
 
-// takeOver checks what a command wrote on a worker, and writes it into the run's held layer.
-// A change that the policies do not allow is left out and recorded as refused. Any other
-// fault (a path out of the workspace, content without its digest, a file that is not what
-// was sent) refuses all changes, before the first one is written.
+// takeOver checks the files that a command wrote on a worker, and writes them into the run's held
+// layer. A change that the policies do not allow is left out and recorded as refused. Any other
+// fault (a path out of the workspace, content without its digest, a file that differs from the
+// sent one) refuses all changes, before the first one is written.
 func (x *call) takeOver(ctx context.Context, list []changeset.Change, body io.Reader) ([]string, error) {
 	if len(list) > wire.MaxChanges {
 		return nil, x.bad("it reports %d changes; the limit is %d", len(list), wire.MaxChanges)

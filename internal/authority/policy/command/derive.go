@@ -39,7 +39,7 @@ type deriver struct {
 	actions []tool.Action
 
 	homeless bool  // HOME may be unset
-	repeats  int   // depth within what may run again later: functions, loops and traps
+	repeats  int   // depth within commands that may run again later: functions, loops and traps
 	repeated []int // the actions of these
 }
 

@@ -12,7 +12,7 @@ import (
 
 // wordReader builds the known text of a shell word.
 type wordReader struct {
-	vars  *variables      // what is known of variables; nil for nothing
+	vars  *variables      // the known variables; nil: none
 	known []string        // certain texts, each before an unknown part
 	text  strings.Builder // the text since the last of them
 	bare  strings.Builder // the unquoted text, for braces

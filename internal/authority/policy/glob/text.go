@@ -27,7 +27,7 @@ type textAlternative struct {
 	prefix  string // what the literal tokens at the start and the end say
 	suffix  string
 	middle  []token // the tokens between
-	must    string  // a literal text that what is between holds
+	must    string  // a literal text that must occur between
 }
 
 // CompileText reads a pattern for an argument's text: as in paths, but * and ?

@@ -61,7 +61,7 @@ type group struct {
 	effect  policy.Effect
 	count   int
 	example string
-	kept    bool // an entry of the chain, for what is not recorded
+	kept    bool // an entry of the chain, for uses that are not recorded
 	wide    bool // it matches files that were not used
 }
 
@@ -323,7 +323,7 @@ func (b *builder) kept(k tool.ActionKind, dir string) []group {
 	}
 	effect := policy.Ask
 	if len(b.opt.Chain) > 1 {
-		effect = policy.Deny // what one policy asks about, another may deny
+		effect = policy.Deny // another policy may deny where this one asks
 	}
 	if asks {
 		for _, text := range b.originals(k, policy.Ask) {

@@ -101,7 +101,7 @@ type builder struct {
 	tools   map[tool.ID]*seenTool
 	asked   []tool.ID // tools that a person was asked about
 	refused []suggestion
-	left    []suggestion // what was done and could not be written down
+	left    []suggestion // uses that could not be written down
 	readers []tool.ID    // used tools that only read
 	widened []Widening
 
@@ -129,7 +129,7 @@ type entry struct {
 	effect  policy.Effect
 	text    string // YAML, from behind "- " on
 	note    string
-	newly   []string // what it allows beyond the uses
+	newly   []string // further uses that it allows
 }
 
 func (u Use) times() int { return max(u.Count, 1) }

@@ -25,7 +25,7 @@ var (
 	webWords        = strings.Fields("web webpage webpages website page pages site internet url urls http https download crawl scrape browse browser navigate curl fetch")
 )
 
-// changing are side effects that a tool which only reads does not have. Those that
+// changing are side effects that a tool which only reads does not have. Effects that
 // every tool of a server may have (network.http, fs.write) are not among them.
 var changing = tool.EffectSet(tool.FSDelete, tool.FSChmod, tool.CloudKeyRead, tool.CloudKeyWrite, tool.CloudResourceCreate, tool.CloudResourceDelete,
 	tool.Payments, tool.SystemExec, tool.DatabaseWrite, tool.DatabaseDelete)

@@ -17,7 +17,7 @@ type Widening struct {
 	Entry    string `json:"entry"`              // the entry on one line, as `files.read "notes/*.md"`
 	Argument string `json:"argument,omitempty"` // of a tool; "" if the entry itself is widened
 	Seen     string `json:"seen"`               // what the runs used
-	Allows   string `json:"allows"`             // what the entry newly allows
+	Allows   string `json:"allows"`             // the newly allowed values
 }
 
 // width is a constraint that allows more than the values that were seen.
@@ -148,8 +148,8 @@ func roomFor(list []string, least int) int {
 	return max(least, (2*most+99)/100*100)
 }
 
-// numberWidth widens amounts to the range from nothing to the largest one, and what a
-// tool that only reads is asked for to the next power of ten.
+// numberWidth widens amounts to the range from nothing to the largest one, and numbers
+// of a tool that only reads to the next power of ten.
 func numberWidth(t traits, r role, list []json.Number, distinct int) *width {
 	low, high := list[0], list[0]
 	for _, n := range list {

@@ -77,8 +77,8 @@ func (r *Rule) AllowsAddr(a netip.Addr) bool {
 }
 
 // DeniesAddr reports whether the rule (of deny) names the address or a range
-// that holds it, and the rest of the rule matches the target, whatever name the
-// address was reached by. An address that embeds an IPv4 one counts as both.
+// that holds it, and the rest of the rule matches the target. The name that led to
+// the address plays no part. An address that embeds an IPv4 one counts as both.
 func (r *Rule) DeniesAddr(t tool.Target, a netip.Addr) bool {
 	if !r.deny || !r.matchRest(t) {
 		return false

@@ -243,7 +243,7 @@ func (s *sessions) again(old *session, open func() (*session, error)) {
 	s.ending.Add(1)
 	go func() {
 		defer s.ending.Done()
-		if one, err := open(); err == nil { // else the next command has one made, and tells what is wrong
+		if one, err := open(); err == nil { // else the next command makes one, and reports the error
 			s.put(one)
 		}
 	}()
@@ -338,14 +338,14 @@ func (b *builder) lookAtLimits() {
 	b.Poke(at(8), prio)
 }
 
-// stay adds what the first process looks at between two commands. Whatever one
-// command could leave to the next is either gone with its processes, or seen
-// here; see docs/RATIONALE.md for the list.
+// stay adds the checks of the first process between two commands. Everything that a
+// command could leave is either gone with its processes, or found here; see
+// docs/RATIONALE.md for the list.
 func (b *builder) stay() {
 	at := b.Seen
 	mounts := b.Save("look", b.Reg(), unix.SYS_OPENAT, cwd, b.Text("/proc/self/mountinfo"), spawn.Int(unix.O_RDONLY|unix.O_CLOEXEC), none)
 	sockets := b.Save("look", b.Reg(), unix.SYS_OPENAT, cwd, b.Text("/proc/self/net/sockstat"), spawn.Int(unix.O_RDONLY|unix.O_CLOEXEC), none)
-	if !kernelAtLeast(6, 13) { // file times go by ticks: what is new must be older than one
+	if !kernelAtLeast(6, 13) { // file times go by ticks: new files must be older than one
 		b.Call("look", unix.SYS_NANOSLEEP, spawn.At(spawn.Object(b.Program, unix.NsecToTimespec(int64(coarseTick)))), none)
 	}
 	child := spawn.Object(b.Program, uint64(1)<<(unix.SIGCHLD-1))

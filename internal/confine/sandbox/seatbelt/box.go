@@ -71,7 +71,7 @@ func (b *Box) Image(l policy.Limits, _ string) (*sandbox.Image, error) {
 
 // Overlay fails: this system has no overlay file system.
 func (b *Box) Overlay(string, string, string) (int, error) {
-	return -1, needsLinux("holding what a command writes")
+	return -1, needsLinux("holding the writes of a command")
 }
 
 // NewFolder refuses: it would have to be at a path of the sandbox's own.
@@ -183,7 +183,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 		return sandbox.Outcome{}, err
 	}
 	if p.Held() != nil {
-		return sandbox.Outcome{}, needsLinux("holding what a command writes")
+		return sandbox.Outcome{}, needsLinux("holding the writes of a command")
 	}
 	limits := sandbox.WithDefaults(p.Limits())
 	pr, err := b.prepare(ctx, p.Chain(), limits, c, func(dir, exe string, names []string) error {

@@ -178,7 +178,7 @@ func newScratch() (string, error) {
 		err = os.Mkdir(filepath.Join(real, "home"), 0o700)
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir) // what is left of it is empty
+		_ = os.RemoveAll(dir) // the rest is empty
 	}
 	return real, err
 }

@@ -71,7 +71,7 @@ type header struct {
 type watch struct {
 	From, To uint64 // calls
 	Seen     uint64 // offset in the data
-	Len      uint64 // bytes, of both what was seen now and first
+	Len      uint64 // bytes of the present and of the first result
 }
 
 // Program is a list of system calls: first those of the sandbox's first

@@ -67,8 +67,8 @@ func (c *Child) tell(msg []byte, fds []int) error {
 	return err
 }
 
-// Call runs the command of a program that has no other parts than what its
-// zygote is to do for it, and after [Program.Fork] the command's own. There must
+// Call runs the command of a program that has only two parts: the calls of its
+// zygote and, after [Program.Fork], the command's own. There must
 // be no other one under way. It ends when every process of the command is gone;
 // a kill ends the zygote too.
 func (z *Zygote) Call(p *Program, files [3]int) (*Child, error) {
