@@ -361,7 +361,7 @@ func clientCalls(e *hook.Event) []runner.Call {
 	return out
 }
 
-// verdict is what the agent is told of one call.
+// verdict is the answer to the agent about one call.
 func (h *hookDoor) verdict(c *runs.ClientSession, o runner.Outcome) hook.Verdict {
 	if o.Status == tool.Pending && o.Err == nil {
 		effect := o.Decision.Effect

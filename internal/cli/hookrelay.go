@@ -22,7 +22,7 @@ import (
 type confinedHooks struct {
 	*session
 	app   *app.App
-	fixed runs.ClientRequest // policy and workspace: those of the agent itself, whatever its hook's command line says
+	fixed runs.ClientRequest // the policy and workspace of the agent itself; its hook's command line cannot change them
 
 	mu   sync.Mutex
 	open map[clientSession]bool

@@ -21,7 +21,7 @@ const (
 // Terms are a chain's settings for approvals, frozen plans, revocation and
 // violations. They control how calls are gated, not which calls are allowed.
 type Terms struct {
-	Approvers       int           // approvals.approvers: different people who must approve
+	Approvers       int           // approvals.approvers: required number of different approvers
 	ApprovalTimeout time.Duration // approvals.timeout: how long a question waits for its answer
 	ApprovalExpires time.Duration // approvals.expires: how long an approval may be used
 	Session         bool          // approvals.session: an approval may cover a session, not only one call

@@ -33,10 +33,10 @@ type Rules struct {
 	program   int       // instructions of the policy's regular expressions, without its roles'
 }
 
-// Policy is what the rules were bound from.
+// Policy is the source of the rules.
 func (r *Rules) Policy() *Policy { return r.policy }
 
-// Env is what the rules are bound to.
+// Env is the environment of the rules.
 func (r *Rules) Env() Env { return r.env }
 
 // Bind compiles p for env.

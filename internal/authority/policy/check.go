@@ -252,7 +252,7 @@ func (c *checker) model(en *entry, field string) {
 	c.mistake(en.pos, field, hint, "no provider of models is called %q, so %q never matches", head, text)
 }
 
-// sectionsOf gives the sections that decide what a tool of these effects does.
+// sectionsOf returns the sections that decide the effects of a tool.
 func sectionsOf(t *tool.Spec) []string {
 	var out []string
 	for id, effects := range sectionEffects {

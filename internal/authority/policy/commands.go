@@ -21,7 +21,7 @@ type commandSettings struct {
 	section
 
 	env, path               []string
-	values                  []variable // those of env that have a value
+	values                  []variable // the variables of env with a value
 	cwd                     []string   // nil: commands may start in every folder
 	envPos                  []fault.Pos
 	timeout, cpu            time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/base/document"
 )
 
-// constraint is what must hold of one argument: all parts that are given.
+// constraint bounds one argument: every part that is set must hold.
 type constraint struct {
 	hasEquals            bool
 	equals               any
@@ -233,7 +233,7 @@ func (c *constraint) checkEach(v any, x *context) truth {
 		return unknown
 	}
 	if x.loose() && len(list) > 0 {
-		// A deny or ask entry is not evaded by an element beside those it names.
+		// A further element in the list does not evade a deny or ask entry.
 		for _, w := range list {
 			if c.each.check(w, x) != no {
 				return yes

@@ -100,7 +100,7 @@ func (d *content) section(id sectionID) *section {
 	return &section{}
 }
 
-// deciding is the section that decides what a section is about: files.write decides
+// deciding is the section that decides in place of a section: files.write decides
 // deleting too, unless the document has a section files.delete.
 func (d *content) deciding(id sectionID) sectionID {
 	if id == deleteSection && !d.files.delete.set {

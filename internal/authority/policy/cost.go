@@ -128,8 +128,8 @@ func (p *parser) expression(n *document.Node, path string) *expression {
 	return &expression{source: s, compile: sync.OnceValues(func() (*regexp.Regexp, error) { return regexp.Compile(`\A(?:` + s + `)\z`) })}
 }
 
-// readSize is what reading an expression costs, before it is read: Unicode classes
-// are large, and any class is where case is ignored.
+// readSize estimates the cost of reading an expression before it is read: Unicode classes
+// are large, and so is any class if case is ignored.
 func readSize(s string) int {
 	classes := strings.Count(s, `\p`) + strings.Count(s, `\P`)
 	if i := strings.Index(s, "(?"); i >= 0 && strings.Contains(s[i:], "i") {

@@ -91,7 +91,7 @@ func (c Chain) databases() []Database {
 }
 
 // databaseSettings is the section databases. The entries of all databases are in read
-// and write; those of deny are in both.
+// and write; entries of deny are in both.
 type databaseSettings struct {
 	read, write section
 	list        []database

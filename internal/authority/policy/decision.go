@@ -77,7 +77,7 @@ type Decision struct {
 	Link     int       // which policy of the chain the deciding entry is of, from 0
 	Reason   string    // for people
 	Refusals []Refusal // every rule that denies or asks; nil when allowed
-	Admin    bool      // a rule asks for somebody who may approve admin calls
+	Admin    bool      // a rule needs an approver of admin calls
 	Steered  []Steered // the values that flows ask about
 }
 

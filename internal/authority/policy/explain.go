@@ -11,7 +11,7 @@ type Match struct {
 	Rule   *Rule
 	Action string // the action as it prints, or the tool's ID
 	Reason string
-	Admin  bool // it asks for somebody who may approve admin calls
+	Admin  bool // it needs an approver of admin calls
 }
 
 // Explain gives every rule that took part in the decision on a call, matching
@@ -92,7 +92,7 @@ func defaultRule(r *Rules) *Rule {
 	return &Rule{Policy: r.policy.Name(), File: r.policy.file, Name: "default"}
 }
 
-// decision completes a decision that is not Allow with what was collected.
+// decision completes a decision that is not Allow with the collected reasons.
 func (c *collector) decision(d Decision) Decision {
 	if d.Effect == Allow {
 		return d

@@ -15,7 +15,7 @@ import (
 // fileSettings is the section files.
 type fileSettings struct {
 	read, write       section
-	delete            section // what is not set is as write
+	delete            section // missing parts are as in write
 	readMax, writeMax int64
 	hold              bool
 }

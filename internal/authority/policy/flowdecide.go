@@ -39,7 +39,7 @@ func (f *Flows) Lowers(name string) bool {
 	return slices.ContainsFunc(f.labels, func(l flowLabel) bool { return l.name == name && !l.confidential })
 }
 
-// Set is the set of those names that are labels of the chain.
+// Set returns the names that are labels of the chain, as a set.
 func (f *Flows) Set(names []string) Labels {
 	var set Labels
 	for i := range f.labels {
@@ -50,9 +50,8 @@ func (f *Flows) Set(names []string) Labels {
 	return set
 }
 
-// Of says what a call has to do with each label. It names the data of some, which other calls
-// cannot reach; those it holds while it runs, so that it can pass them on; and those its
-// result has.
+// Of are the labels of a call. Named: the call names their data, which other calls cannot reach.
+// Holds: it can read their data while it runs, and pass it on. Result: its result has them.
 type Of struct{ Named, Holds, Result Labels }
 
 // Of returns the labels of a call. It is pure: the actions with their facts decide. foreign:
@@ -90,8 +89,8 @@ func (f *Flows) typed(actions []tool.Action, recorded RecordedLabels) []tool.Act
 	return actions
 }
 
-// of finds the label's sources among what a call does. A process can do more than its actions
-// say, unless that is withheld from it.
+// of finds the label's sources among the actions of a call. A process can do more than its actions
+// name, unless the rest is withheld from it.
 func (l *flowLabel) of(c Chain, call *Call, foreign bool) (named, holds, result bool) {
 	withheld := len(l.only) > 0 && !foreign
 	process := call.Tool.Effects.Has(tool.SystemExec)
@@ -124,7 +123,7 @@ func (l *flowLabel) of(c Chain, call *Call, foreign bool) (named, holds, result 
 		case !process && builtin:
 		case s.Section == "secrets" && s.givenTo(c, call.Tool.ID):
 			named, holds, result = true, true, true
-		case withheld: // what it does not name
+		case withheld: // data that it does not name
 		case s.Section == "network" && c.Connects(), s.Section == "files" && process:
 			result = result || !l.sparesProcess(c, call)
 		}

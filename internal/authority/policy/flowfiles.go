@@ -11,9 +11,9 @@ import (
 // RecordedLabels are labels that files were given when they were written, and that no action
 // of a call has: facts.
 type RecordedLabels struct {
-	// Around are those of files that the call's processes can read without naming them.
+	// Around are the labels of files that the call's processes can read without naming them.
 	Around []string
-	// Typed are those of the files that typed commands name, by path.
+	// Typed are the labels of the files that typed commands name, by path.
 	Typed map[string][]string
 }
 
@@ -124,8 +124,7 @@ func (c Chain) deny(id sectionID, entries []boundEntry) {
 	c[at] = &r
 }
 
-// Lineage returns the labels of what a call writes: those of its context, of what it names, of
-// what it holds while it runs, and of its result.
+// Lineage returns the labels of a call's output: the labels of its context and of the call itself.
 func (of Of) Lineage(context Labels) Labels { return context | of.Named | of.Holds | of.Result }
 
 // Reaching adds labels of data that a call cannot be kept from.

@@ -69,7 +69,7 @@ func (s *flowSource) givenTo(c Chain, id tool.ID) bool {
 }
 
 // Narrow returns the chain that decides and confines a call, in a context with labels: the
-// chain itself, without what the call does not name, and with the flows of its labels. foreign:
+// chain itself, without the data that the call does not name, and with the flows of its labels. foreign:
 // another program carries out the call.
 func (f *Flows) Narrow(context Labels, of Of, foreign bool) Chain {
 	key := flowKey{context | of.Holds, of.Named &^ of.Holds, foreign}

@@ -14,7 +14,7 @@ import (
 type Labels uint64
 
 // Flows decides on the labels of data for one chain of policies. The labels of a call are a
-// function of the call alone, and those of a context are joined from its calls. A flow is one
+// function of the call alone; a context has the labels of all its calls. A flow is one
 // more policy for a call: what a label permits holds at the decision, in the handles and in
 // the sandbox alike. It is safe for concurrent use.
 type Flows struct {
@@ -236,7 +236,7 @@ func (l *flowLabel) flow(r *Rules, link int, fl Flow) error {
 	if !fl.only {
 		return nil
 	}
-	for _, e := range fl.Only { // what another run put there may be read again
+	for _, e := range fl.Only { // files of another run may be read again
 		if (e.Section == "files" || e.Section == "databases") && !e.sink {
 			if err := l.source(&l.from, r, e); err != nil {
 				return err
@@ -257,7 +257,7 @@ func (l *flowLabel) flow(r *Rules, link int, fl Flow) error {
 	return nil
 }
 
-// flowRules makes rules that leave to the other policies what fill does not set.
+// flowRules makes rules with the sections that fill sets; the other policies decide the rest.
 func flowRules(r *Rules, fk *flowLink, fill func(*content) error) (*Rules, error) {
 	d := &content{name: r.policy.Name(), inherit: true}
 	if fill != nil {
@@ -287,7 +287,7 @@ func flowRules(r *Rules, fk *flowLink, fill func(*content) error) (*Rules, error
 }
 
 // onlyRules are the rules of a list only: its entries, and nothing else that data can leave by.
-// Commands run here, with full confinement. Those of foreign calls must be listed.
+// Commands run here, with full confinement. Commands of foreign calls must be listed.
 func onlyRules(r *Rules, fk *flowLink, list []FlowEntry) (*Rules, error) {
 	closed := []sectionID{networkSection, writeSection, modelSection}
 	if fk.foreign {

@@ -9,9 +9,9 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Standard is the word for the flows that suit every policy: what data that is not trusted
-// orders is asked about, and the answers to requests with a stored secret go only to the hosts
-// of that secret.
+// Standard is the word for the flows that suit every policy: acts on the orders of untrusted data
+// need approval, and the answers to requests with a stored secret go only to the hosts of that
+// secret.
 const Standard = "standard"
 
 // standardAsks are the entries of ask_steered of the standard flows: pushes, requests, sent
@@ -90,7 +90,7 @@ func (d *content) addStandard(p *parser) {
 	for _, secret := range d.sentSecrets() {
 		name := standardSecret + secret.name
 		if slices.ContainsFunc(s.labels, func(l Label) bool { return l.Name == name }) {
-			continue // the document says what it means
+			continue // the document defines it
 		}
 		l := Label{Name: name, Confidential: true, Line: line}
 		fl := Flow{Label: name, Line: line, only: true}

@@ -50,9 +50,9 @@ func (i Isolation) String() string {
 	return "full"
 }
 
-// Isolation is the least that commands may be run under: the strictest that a
-// link names. A link that names none stands for full isolation, unless it leaves
-// what it does not mention to the others.
+// Isolation is the least isolation of commands: the strictest one that a link names.
+// A link that names none stands for full isolation, unless it leaves missing
+// sections to the others.
 func (c Chain) Isolation() Isolation {
 	least, said := NoIsolation, false
 	for _, r := range c {

@@ -29,7 +29,7 @@ type Flow struct {
 	Label string
 	Ask   []FlowEntry // of an untrusted label: needs approval
 	Only  []FlowEntry // of a confidential label: all that the data may reach
-	// Steered: of an untrusted label: needs approval if a value that chooses what the call does
+	// Steered: of an untrusted label: needs approval if a value that chooses the call's effect
 	// is not known to come from people or trusted data. Choose are tools whose results list
 	// values that may be chosen. Text are arguments that are text, as "TOOL ARGUMENT,ARGUMENT".
 	Steered []FlowEntry
@@ -56,7 +56,7 @@ type FlowEntry struct {
 	name     *glob.Text   // of tools, secrets and databases
 }
 
-// withheld reports whether a flow with a list only withholds what the entry names.
+// withheld reports whether a flow with a list only withholds the entry's resources.
 func (e FlowEntry) withheld() bool {
 	return e.Section == "files" || e.Section == "network" || e.Section == "secrets"
 }
@@ -85,7 +85,7 @@ type dataSettings struct {
 	labels   []Label
 	flows    []Flow
 	standard fault.Pos // of flows: standard; zero: the document does not say so
-	own      struct {  // with standard: what the document says besides
+	own      struct {  // with standard: the document's own entries
 		labels []Label
 		flows  []Flow
 	}
@@ -199,8 +199,8 @@ func (s *dataSettings) check(p *parser, path string, inherit bool) {
 	}
 }
 
-// The sections of entries: of sources, of what an untrusted label asks about, and of what a
-// confidential one may reach.
+// The sections of entries: of sources, of the questions of an untrusted label, and of the places
+// that data of a confidential label may reach.
 var (
 	sources = []string{"files", "network", "tools", "commands", "secrets", "databases"}
 	asks    = []string{"files", "network", "tools", "commands", "side_effects", "models", "databases"}
@@ -223,8 +223,8 @@ func (p *parser) flowEntries(into *[]FlowEntry, sections []string, wide bool) do
 	})
 }
 
-// parseFlowEntry reads "SECTION PATTERN". Wide patterns are those of deny lists: they match
-// whatever a file system or a host may take for the same name.
+// parseFlowEntry reads "SECTION PATTERN". Wide patterns match as in deny lists: they include every
+// spelling that a file system or a host may take for the same name.
 func parseFlowEntry(text string, sections []string, wide bool) (FlowEntry, error) {
 	section, pattern, ok := strings.Cut(text, " ")
 	e := FlowEntry{Section: section, Pattern: strings.TrimSpace(pattern)}

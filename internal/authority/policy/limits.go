@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Limits bounds what calls may use. A zero number or duration means that the
+// Limits bounds the resources of calls. A zero number or duration means that the
 // chain sets no limit and the default of the field's comment holds.
 type Limits struct {
 	ReadBytes           int64             // files.read.max_bytes: one file; default 5 MiB
@@ -45,7 +45,7 @@ type Limits struct {
 	Tokens              int64             // models.tokens: of a run; 0: no limit
 	TokensIn, TokensOut int64             // models.tokens_in, models.tokens_out: of a run; 0: no limit
 	PerKind             []KindLimit       // limits.per_kind: calls of a run that do something of a kind
-	Databases           []Database        // databases: those that a policy gives a url, with the smallest limits of the chain
+	Databases           []Database        // databases with a url in a policy, with the smallest limits of the chain
 	Spawn               *int              // agents.spawn: sub-agents of one agent; nil: no limit
 	Depth               *int              // agents.depth: levels of sub-agents; nil: no limit
 }

@@ -34,7 +34,7 @@ type networkPattern struct {
 	inspect bool // TLS connections are opened; always, if the entry has a secret
 	secret  *Secret
 	hold    Hold
-	// addresses are those that are not public and that the host may have all the same.
+	// addresses are the private addresses that the host may have.
 	addresses []netip.Addr
 }
 

@@ -176,7 +176,7 @@ func CheckLabels(labels []string) error {
 
 // Placement is where commands may run: in the places that every link names, in the order
 // of the first link that names some. A link that names none stands for local, unless it
-// leaves what it does not mention to the others. Labels add up.
+// leaves missing sections to the others. Labels add up.
 func (c Chain) Placement() Placement {
 	var out Placement
 	named, imaged := "", "" // the policies that named the places, and the image

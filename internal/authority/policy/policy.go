@@ -21,8 +21,8 @@
 //   - A deny pattern that matches a folder matches all that is in it.
 //   - In allow and ask no wildcard matches a sensitive name (see [Sensitive]), nor
 //     anything in /proc, /sys or /dev: an entry must spell it.
-//   - An entry of deny or ask with args matches also when a constraint cannot be
-//     evaluated, whatever other arguments there are, and if one element of a list
+//   - An entry of deny or ask with args also matches if a constraint cannot be
+//     evaluated, if there are further arguments, and if one element of a list
 //     satisfies each. An absent argument with optional: true does not match.
 //   - Values of different types are not compared, "5" is not 5 and not its
 //     opposite: in allow that refuses, in deny and ask it matches.
@@ -32,8 +32,8 @@
 //   - In tool, principal and model patterns * stays within one part (between
 //     colons; between slashes for models), except at the end, where it matches any
 //     rest; in deny and limits it always does.
-//   - within reads its argument without ~ and .. and URLs for paths, and what
-//     it gives must be among the call's actions, or the entry does not match.
+//   - within reads its argument without ~ and .. and URLs for paths. The result
+//     must be among the call's actions, or the entry does not match.
 //   - Where every policy of a chain says rest: inherit and none mentions a
 //     section, that section is closed.
 package policy

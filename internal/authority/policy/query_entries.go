@@ -15,8 +15,8 @@ type Entry struct {
 	Pattern string  // as written
 	Line    int     // in the policy's file
 	Text    string  // the entry in canonical form, of several lines if it is a mapping
-	Args    []Arg   // an entry of tools: what constrains the arguments
-	Secret  *Secret // an entry of network: what is added to its requests
+	Args    []Arg   // an entry of tools: the constraints of the arguments
+	Secret  *Secret // an entry of network: the credential of its requests
 	Closed  bool    // an entry of tools that has args and does not say others: allow
 
 	pattern pattern

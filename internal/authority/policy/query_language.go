@@ -71,7 +71,7 @@ func (r *Rules) language(b *language.Builder, id sectionID, least Effect) langua
 	s := &r.sections[id]
 	var in, not []language.Language
 	odd := slices.ContainsFunc(slices.Concat(s.lists[Ask], s.lists[Allow]), func(e boundEntry) bool {
-		return glob.Fold(e.rule.Pattern) != e.rule.Pattern // it may spell what a wildcard of another does not match
+		return glob.Fold(e.rule.Pattern) != e.rule.Pattern // it may spell a name that no wildcard matches
 	})
 	for e := range s.lists {
 		for i := range s.lists[e] {
@@ -150,7 +150,7 @@ func (r *Rules) fileLanguage(b *language.Builder, p *filePattern, over bool) lan
 	if p.deny {
 		l := p.exact.Language(b, any)
 		if !over && !strings.ContainsAny(p.text, "?[") {
-			// What a ? or a class stands for may have another length when it is folded.
+			// The character for a ? or a class may have another length when it is folded.
 			l = b.Or(l, p.fold.Language(b, any))
 		}
 		return l
@@ -354,8 +354,8 @@ func (c Chain) Naming(t *tool.Spec) bool {
 	return len(c) > 0
 }
 
-// Asked is a set of subjects that a person writes as an entry of a section, read as one
-// of deny: what is not written is anything.
+// Asked is a set of subjects that a person writes as an entry of a section, read as an
+// entry of deny: each missing part stands for anything.
 type Asked struct {
 	Section string
 	Text    string

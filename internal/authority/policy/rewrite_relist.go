@@ -74,9 +74,9 @@ func (c Chain) carryDenied(d *content) {
 	}
 }
 
-// carryAsked adds what the chain asks about one tool. An entry of ask lets a
-// tool through by itself, so where one link asks, the others must not constrain
-// the tool: nothing but the asking would be left of that.
+// carryAsked adds the chain's ask entries of one tool. An entry of ask lets a
+// tool through by itself, so if one link asks, the others must not constrain the
+// tool: their constraints would be lost.
 func (c Chain) carryAsked(d *content, id tool.ID, asked bool) error {
 	for i, r := range c {
 		from := r.policy.content().tools.lists[Ask]

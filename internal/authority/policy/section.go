@@ -19,7 +19,7 @@ const (
 	noSection sectionID = iota
 	readSection
 	writeSection
-	deleteSection // of a policy that does not mention it, what it says of writing
+	deleteSection // if a policy does not have it, its entries for writing count
 	networkSection
 	commandSection
 	toolSection
@@ -221,8 +221,8 @@ type boundEntry struct {
 	rule    Rule
 	reason  string
 	effect  Effect
-	admin   bool   // an ask that only a person who may approve admin calls answers
-	prefix  string // of tools: what the names that match begin with
+	admin   bool   // an ask that needs an approver of admin calls
+	prefix  string // of tools: the beginning of every matching name
 	pattern pattern
 }
 

@@ -241,7 +241,7 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 	var under trails
 	sensitive, inKernel, odd := false, false, folded != p
 	ws, packages := r.packagesFrom(p), -1 // packages: the segment from which on names are those of packages
-	own := r.inOwn(p)                     // the names in it are ordinary; those of the way to it are spelled
+	own := r.inOwn(p)                     // the names in it are ordinary; the names of its parents are spelled
 	out := buf[:0]
 	for i, at, rest := 0, 0, strings.TrimPrefix(folded, "/"); rest != ""; i++ {
 		var name string

@@ -100,8 +100,8 @@ var writeSensitive = []string{
 	".continue", ".copilot", ".qwen", ".aider.conf.yml", ".mcp.json", "remit.yaml",
 }
 
-// writeAlone are names that are sensitive for writing themselves, and not what
-// is in a folder of that name: a .git may be a file or a link that leads to
+// writeAlone are names that are sensitive for writing, but not the contents of a
+// folder of that name: a .git may be a file or a link that leads to
 // another repository. A HEAD beside objects and refs makes a repository as well;
 // whether it does, the file system says, see [tool.Action.Lead].
 var writeAlone = []string{".git"}
@@ -147,8 +147,8 @@ func Examples() []string {
 
 // Sensitive lists the names that no wildcard of an allow or ask list matches
 // for reading, or with write set for writing. A name
-// with a slash is a folder and what is in it. $REMIT_HOME is among them too,
-// with everything beneath.
+// with a slash is a folder and its contents. $REMIT_HOME is among them too,
+// with everything below.
 func Sensitive(write bool) []string {
 	out := append([]string(nil), readSensitive...)
 	if write {
@@ -158,7 +158,7 @@ func Sensitive(write bool) []string {
 }
 
 // SensitiveAlone lists the names that [Sensitive] leaves out because they are
-// sensitive for writing only themselves, and not with what is in them.
+// sensitive for writing only themselves, without their contents.
 func SensitiveAlone() []string { return append([]string(nil), writeAlone...) }
 
 // SensitiveBelow returns the remaining parts of the names that a path begins and that are sensitive for writing:

@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Steered is a value that chooses what a call does, and that is not known to come from people
+// Steered is a value that chooses the effect of a call, and that is not known to come from people
 // or trusted data.
 type Steered struct {
 	Argument string            `json:"argument"` // its name; words of a command are numbered
@@ -67,7 +67,7 @@ type steerRule struct {
 	asks    []flowSource
 	choose  []FlowEntry
 	text    []FlowEntry
-	outside flowLabel // what is not trusted by default, but for the exceptions of this policy
+	outside flowLabel // data that is not trusted by default, minus the exceptions of this policy
 }
 
 // steering makes the rules of the lists ask_steered.
@@ -177,8 +177,8 @@ func (f *Flows) Untrusts(set Labels) bool {
 }
 
 // Trusts reports whether the result of a call is trusted data, in a context with labels. It is
-// where no label and no default source says otherwise. What computes its result from its
-// arguments is trusted no more than these are.
+// unless a label or a default source says otherwise. A result that is computed from the call's
+// arguments is trusted only if the arguments are.
 func (f *Flows) Trusts(context Labels, of Of, call Call, foreign bool, x *provenance.Index) bool {
 	if call.Tool == nil || f.Untrusts(of.Result) || len(f.steers) == 0 {
 		return false
@@ -202,7 +202,7 @@ func (f *Flows) Trusts(context Labels, of Of, call Call, foreign bool, x *proven
 }
 
 // trustedTools are the built-in tools whose results are the workspace's, the person's databases'
-// or the machine's. What other tools return may repeat what others wrote.
+// or the machine's. Results of other tools may repeat untrusted text.
 var trustedTools = []string{"fs.", "shell.run", "db.", "time."}
 
 // computes reports whether a call can make its result of its arguments alone.

@@ -43,8 +43,8 @@ func (k *steering) all() []Steered {
 	return k.found
 }
 
-// some are the values of those actions that an entry names, and in what else the call sends
-// the URLs, addresses and account numbers.
+// some are the values of the actions that an entry names, and the URLs, addresses and account
+// numbers in all other data that the call sends.
 func (k *steering) some(e *flowSource, named []tool.Action) {
 	_, leaves := k.kinds(k.call.Actions)
 	k.deletes = e != nil && e.Section == "side_effects"
@@ -59,8 +59,8 @@ func (k *steering) some(e *flowSource, named []tool.Action) {
 	}
 }
 
-// kinds reports whether actions say what a call does, and whether data leaves by it. It notes
-// whether the call only reads.
+// kinds reports whether the actions determine the call's effect, and whether data leaves by it.
+// It notes whether the call only reads.
 func (k *steering) kinds(actions []tool.Action) (acts, leaves bool) {
 	k.reads = k.call.Tool.Effects&^(tool.Harmless|tool.EffectSet(tool.NetworkHTTP, tool.NetworkDNS)) == 0 && !actsByName(k.call.Tool.ID)
 	for i := range actions {
@@ -173,7 +173,7 @@ func (k *steering) chosen(value string) bool {
 	return ok && slices.ContainsFunc(k.rule.choose, func(e FlowEntry) bool { return e.name.Match(o.Tool) })
 }
 
-// sent checks a text that a built-in tool sends: a URL as a whole, of another text what is in it.
+// sent checks a text that a built-in tool sends: a URL as a whole, of another text its values.
 func (k *steering) sent(named []tool.Action, name, value string) {
 	if provenance.IsLink(value) {
 		k.check(name, value, false)
@@ -229,7 +229,7 @@ func (k *steering) add(name, value string, f provenance.Found, destroys bool) {
 	}
 }
 
-// action checks what an action of a built-in tool is about. alone: the words of the command
+// action checks the subject of an action of a built-in tool. alone: the words of the command
 // that names a file are not checked.
 func (k *steering) action(a *tool.Action, alone bool) {
 	switch a.Kind {

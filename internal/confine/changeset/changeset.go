@@ -10,8 +10,8 @@
 // has its file tools write a [Log] of what they replaced. [Home.Undo] puts back
 // what either wrote.
 //
-// Nothing here follows a symbolic link, or trusts what the upper layer holds:
-// see [Diff]. Who may change what is the caller's to say, with [Decide].
+// Nothing here follows a symbolic link, or trusts the content of the upper layer:
+// see [Diff]. The caller decides on each change, with [Decide].
 package changeset
 
 import (

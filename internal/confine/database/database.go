@@ -236,7 +236,7 @@ func (s *session) each(query string, f func(a, b string), args ...any) error {
 	return nil
 }
 
-// authorize sets who decides what statements may use from now on; nil: nobody does.
+// authorize sets the function that decides the objects of later statements; nil: none are decided.
 func (s *session) authorize(f sqlite.AuthorizerFn) error {
 	err := s.conn.Raw(func(c any) error {
 		r, ok := c.(sqlite.AuthorizerRegisterer)

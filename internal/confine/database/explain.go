@@ -17,7 +17,7 @@ const maxSteps = 1000
 
 // Explain returns how the database would run a query, and does not run it: one row for each
 // step, with the rows and the cost that the database estimates. It needs the same rights as
-// the query. A step has no conditions: those of views hold values that the caller did not write.
+// the query. A step has no conditions: conditions of views hold values that the caller did not write.
 func (d *Database) Explain(ctx context.Context, statement string, params []any) (Rows, error) {
 	return d.run(ctx, call{sql: statement, params: params, explain: true})
 }

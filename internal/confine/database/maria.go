@@ -54,7 +54,7 @@ func openMaria(ctx context.Context, d policy.Database, at string, c connector, w
 	s.ctx, cancel = context.WithTimeoutCause(ctx, limit, fault.New(fault.ToolTimeout, "the statement's time limit of %s was reached", limit))
 	s.db = sql.OpenDB(link)
 	stop = func() {
-		cancel() // ends what the connection is still reading
+		cancel() // ends a read of the connection
 		if s.conn != nil {
 			_ = s.conn.Close()
 		}

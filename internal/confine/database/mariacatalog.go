@@ -177,7 +177,7 @@ func (c *mariaCatalog) follow(u *uses, list []mariaChange) error {
 	return nil
 }
 
-// along notes what a change does at the other end of a foreign key, and returns the change
+// along notes the effects of a change at the other end of a foreign key, and returns the changes
 // that it makes there.
 func (c *mariaCatalog) along(u *uses, ch mariaChange, k mariaKey) (out []mariaChange, err error) {
 	at := [2]string{ch.table.schema, ch.table.name}

@@ -36,8 +36,8 @@ func badSQL(format string, args ...any) *fault.Error {
 	return fault.New(fault.ArgsInvalid, format, args...).In("sql")
 }
 
-// lexMaria splits a statement. What MariaDB could split otherwise is refused: comments
-// that it runs, variables, and numbers that touch a word.
+// lexMaria splits a statement. It refuses text that MariaDB could split otherwise: comments
+// that MariaDB runs, variables, and numbers that touch a word.
 func lexMaria(sql string) (out []mariaToken, err error) {
 	switch {
 	case len(sql) > maxStatement:

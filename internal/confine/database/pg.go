@@ -33,8 +33,8 @@ type pgSession struct {
 	notices []*pgconn.Notice
 }
 
-// A connector is what a session needs besides the database: the values of secrets, and who
-// decides that the server may be connected to.
+// A connector has the other inputs of a session: the values of secrets, and the decision about
+// connections to the server.
 type connector struct {
 	secret func(key string) (string, bool)
 	check  func(tool.Action) error

@@ -206,7 +206,7 @@ func (t *pgTree) node(n pgNode) error {
 	return t.table(n)
 }
 
-// table notes a table of a query, or what is asked of it. Until PostgreSQL 15 one node has both.
+// table notes a table of a query, or the required rights on it. Until PostgreSQL 15 one node has both.
 func (t *pgTree) table(n pgNode) error {
 	if err := oids(n.fields["relid"], t.relations); err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"github.com/remitrun/remit/internal/base/clip"
 )
 
-// pgBehind lists what runs or shows names without being a function of a query tree. It
+// pgBehind lists objects that run or show names without being a function of a query tree. It
 // starts at types and tables and follows what they consist of and depend on. Members of
 // extensions are not followed.
 //

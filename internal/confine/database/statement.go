@@ -10,7 +10,7 @@ import (
 const verbs = " select values with insert replace update delete "
 
 // oneStatement refuses a text that is not exactly one statement to query or change rows.
-// It splits the text as SQLite does; what it does not know ends the statement.
+// It splits the text as SQLite does; an unknown character ends the statement.
 func oneStatement(sql string) error {
 	switch {
 	case len(sql) > maxStatement:

@@ -170,7 +170,7 @@ func (p *Proxy) askAgent(ctx context.Context, req []byte) ([]byte, error) {
 	return readFrame(bufio.NewReader(conn))
 }
 
-// purposeOf tells from data what its signature is for: the use, and what the data says of it.
+// purposeOf tells from data the use of its signature, and the purpose that the data names.
 // The use is "" for anything else, such as a certificate.
 func purposeOf(blob, data []byte) (use, purpose string) {
 	if rest, ok := bytes.CutPrefix(data, []byte("SSHSIG")); ok {

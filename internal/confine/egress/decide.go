@@ -37,7 +37,7 @@ func deny(rule, reason string) error {
 	return &refusal{status: http.StatusForbidden, rule: rule, reason: reason}
 }
 
-// malformed refuses what is not the protocol that the proxy speaks.
+// malformed refuses data that is not in the proxy's protocol.
 func malformed(reason string) error {
 	return &refusal{status: http.StatusBadRequest, rule: ruleProtocol, reason: reason}
 }

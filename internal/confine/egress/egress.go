@@ -4,10 +4,10 @@
 // speaks HTTP (absolute-form and CONNECT) and SOCKS5 on one listener, which the
 // sandbox opens where nothing else can be reached. Start at [New].
 //
-// What is decided:
+// The proxy decides:
 //
 //   - a plain HTTP request by method, host, port and path; the request that goes
-//     out is written anew from what was decided;
+//     out is written anew from the decided values;
 //   - a tunnel for TLS by host and port, if an entry without method and path
 //     allows it; its ClientHello must name that host;
 //   - where the policies inspect, TLS ends here and every request inside is
@@ -273,8 +273,8 @@ func (p *Proxy) admit(conn net.Conn, serve func(context.Context, net.Conn)) {
 	}()
 }
 
-// survive keeps a mistake in serving one connection from ending Remit: what is
-// served comes from a sandbox.
+// survive keeps a panic in serving one connection from ending Remit: the data
+// comes from a sandbox.
 func (p *Proxy) survive() {
 	if r := recover(); r != nil {
 		p.log.add(sandbox.Connection{Start: time.Now(), Rule: ruleInternal, Reason: "a bug in Remit ended the connection"})
@@ -308,8 +308,8 @@ func (p *Proxy) isClosed() bool {
 }
 
 // Close ends the listeners and all connections and waits until nothing of the
-// proxy runs any more. What passed is then in [Proxy.Report] and the permit's
-// notes. Closing twice is harmless.
+// proxy runs any more. The connections are then in [Proxy.Report] and the
+// permit's notes. Closing twice is harmless.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -324,8 +324,8 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// stream is a connection from the sandbox, buffered both ways. In an inspected
-// tunnel it is what is inside.
+// stream is a connection from the sandbox, buffered both ways. For an inspected
+// tunnel it is the decrypted connection.
 type stream struct {
 	conn net.Conn
 	br   *bufio.Reader

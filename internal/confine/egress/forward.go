@@ -128,7 +128,7 @@ func (p *Proxy) exchange(ctx context.Context, s *stream, h *head, rec *record, r
 		out.close()
 		up.abandon(s)
 		if up != nil {
-			h.ends = true // what is left of the body may still come
+			h.ends = true // the rest of the body may still come
 		}
 		return p.refuse(s, h, rec, err)
 	}
@@ -305,8 +305,8 @@ func isNet(err error) bool {
 	return errors.As(err, &n)
 }
 
-// relay writes a response to the sandbox. It reports whether its end can be told
-// from what follows, so that another one can.
+// relay writes a response to the sandbox. It reports whether another response may
+// follow, because the end of this one is clear.
 func (p *Proxy) relay(ctx context.Context, s *stream, h *head, rec *record, resp *http.Response, from net.Conn) (keep bool, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 	defer stop()

@@ -26,7 +26,7 @@ func (s *stream) arm(d time.Duration) { _ = s.conn.SetDeadline(time.Now().Add(d)
 func (p *Proxy) serveHTTP(ctx context.Context, s *stream) {
 	var out outside
 	defer out.close()
-	var stranger *record // who has not yet shown the credentials
+	var stranger *record // of a client that has not yet shown the credentials
 	defer func() {
 		if stranger != nil {
 			p.end(stranger, errCredentials)

@@ -55,7 +55,7 @@ func checkSNI(name, host string) error {
 	return nil
 }
 
-// peeker keeps what is read through it and writes nothing.
+// peeker keeps the bytes that are read through it and writes nothing.
 type peeker struct {
 	net.Conn
 	from io.Reader

@@ -16,7 +16,7 @@ type meter struct {
 
 	rate int64 // bytes a second; 0: any
 	mu   sync.Mutex
-	free time.Time // when what was let through so far will have been paid for
+	free time.Time // when the bytes so far are within the rate
 }
 
 // newMeter makes a meter; a zero does not limit.

@@ -23,8 +23,8 @@ type Relay struct {
 // NewRelay makes a relay. No call is under way.
 func NewRelay() *Relay { return &Relay{authority: NewAuthority(time.Now())} }
 
-// Begin sends what is connected from now on through a proxy of a call. The caller must call
-// end when the call is over: it cuts every connection and tells which there were.
+// Begin sends later connections through a proxy of a call. The caller must call
+// end when the call is over: it cuts every connection and returns the list of them.
 func (r *Relay) Begin(o Options) (end func() []sandbox.Connection) {
 	o.Authority, o.OneProgram = r.authority, true
 	p := New(o)

@@ -14,7 +14,7 @@ import (
 
 // What of the proxy itself refused, where no policy entry did.
 const (
-	ruleProtocol    = "protocol"            // what was sent is not what the proxy speaks
+	ruleProtocol    = "protocol"            // the data is not in the proxy's protocol
 	ruleCredentials = "credentials"         // not this sandbox's
 	ruleLimit       = "limit"               // connections or time
 	ruleOver        = "call"                // the call is over

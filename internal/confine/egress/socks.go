@@ -136,8 +136,8 @@ func readShort(br *bufio.Reader) (string, error) {
 	return string(b), err
 }
 
-// readSocksRequest reads a request to connect, and nothing after it. What is
-// well-formed but not done is a socksError.
+// readSocksRequest reads a request to connect, and nothing after it. A valid
+// request that is not supported is a socksError.
 func readSocksRequest(br *bufio.Reader) (tool.Target, error) {
 	var b [4]byte
 	if _, err := io.ReadFull(br, b[:]); err != nil {

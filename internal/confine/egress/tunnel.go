@@ -51,11 +51,11 @@ func sameAuthority(host string, to tool.Target) bool {
 	return err == nil && t.Host == to.Host
 }
 
-// route is what may pass through a tunnel to a host and port. The bytes tell
-// which it is; what they must not be is refused.
+// route has the protocols that may pass through a tunnel to a host and port. The
+// first bytes show the protocol; any other is refused.
 type route struct {
 	verdict
-	to      tool.Target // what the verdict is on, where there is one
+	to      tool.Target // the subject of the verdict, if there is one
 	raw     bool        // any bytes
 	tls     bool        // TLS for the host
 	inspect bool        // TLS that is opened, each request to be decided
@@ -114,12 +114,12 @@ func (p *Proxy) route(ctx context.Context, to tool.Target) (route, error) {
 	return route{}, &no
 }
 
-// serveTunnel decides on a tunnel, answers, and lets pass what may.
+// serveTunnel decides on a tunnel, answers, and passes on the permitted bytes.
 func (p *Proxy) serveTunnel(ctx context.Context, s *stream, rec *record, to tool.Target, answer func(*refusal) bool) {
 	rec.to(to)
 	r, err := p.route(ctx, to)
 	if err != nil && to.Port == 443 {
-		rec.Protocol = "tls" // what it would have been
+		rec.Protocol = "tls" // as for an allowed tunnel
 	}
 	var up net.Conn
 	if err == nil && r.known() {
@@ -208,8 +208,8 @@ type pipe struct {
 	last atomic.Int64 // when bytes last passed, either way; Unix nanoseconds
 }
 
-// tunnel copies both ways until both ends are done. begun is what was already
-// read beyond the buffer.
+// tunnel copies both ways until both ends are done. begun are the bytes that were
+// already read beyond the buffer.
 func (p *Proxy) tunnel(ctx context.Context, s *stream, rec *record, begun []byte, up net.Conn) error {
 	if n := s.br.Buffered(); n > 0 {
 		rest, _ := s.br.Peek(n) // it is there
@@ -235,8 +235,8 @@ func (p *Proxy) tunnel(ctx context.Context, s *stream, rec *record, begun []byte
 }
 
 // watch waits for the end of both ways. It ends a tunnel in which nothing
-// passes, also one whose receiver does not take what is sent. What it tells is a
-// limit that was hit; that an end went away is how most tunnels end.
+// passes, also if the receiver does not read. It returns an error only for a
+// reached limit; most tunnels end because one side closes.
 func (t *pipe) watch(ended <-chan error, end func()) (why error) {
 	tick := time.NewTicker(t.p.limits.Idle)
 	defer tick.Stop()

@@ -10,7 +10,7 @@ import (
 )
 
 // walkDir opens the folder at an absolute path one name at a time, following
-// no link: what openat2 does in one call.
+// no link, as openat2 does in one call.
 func walkDir(real string) (int, error) {
 	fd, err := retry(func() (int, error) { return unix.Open("/", dirFlags, 0) })
 	if err != nil {
@@ -54,8 +54,8 @@ func renameByLink(fromDir int, from string, toDir int, to string) error {
 	return unix.Renameat(fromDir, from, toDir, to)
 }
 
-// Info is what is known of a file. Mode is that of the name itself: a symbolic
-// link is not followed.
+// Info describes a file. Mode is the mode of the name itself: a symbolic link is
+// not followed.
 type Info struct {
 	Name     string
 	Size     int64 // bytes

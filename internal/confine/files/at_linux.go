@@ -73,7 +73,7 @@ func renameNew(fromDir int, from string, toDir int, to string) error {
 func onProc(dir string) bool {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path.Clean(dir), &st); err != nil {
-		return true // what cannot be told is not followed
+		return true // if the file system is unknown, do not follow
 	}
 	return st.Type == unix.PROC_SUPER_MAGIC
 }

@@ -137,9 +137,9 @@ func (f *Files) entry(pl *place, dir int, name string, kinds []tool.ActionKind) 
 	return e, f.check(tool.Action{Kind: tool.FileRead, Path: abs, Real: real})
 }
 
-// Walk visits what is beneath a folder in the order of its paths, folders
-// before what they hold; links are visited, not followed. denied says how many
-// names policy kept out so far. fs.SkipAll from visit ends the walk.
+// Walk visits the names below a folder in the order of their paths, folders
+// before their contents; links are visited, not followed. denied is the number
+// of names that the policy denied so far. fs.SkipAll from visit ends the walk.
 func (f *Files) Walk(ctx context.Context, asked string, visit func(e Entry) error) (denied int, err error) {
 	b := walk.Most()
 	l, err := f.readDir(ctx, asked, b)

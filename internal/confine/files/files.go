@@ -74,14 +74,14 @@ type place struct {
 
 func (pl *place) close() { closeFD(pl.dir) }
 
-// how says what an operation does with its path.
+// how describes the use of a path by an operation.
 type how struct {
 	kind    tool.ActionKind
 	follow  bool // act on what a final link points to, not on the link
 	parents bool // make missing folders on the way
 }
 
-// errSwapped: the place is not what was resolved a moment ago.
+// errSwapped: another file took the place after it was resolved.
 var errSwapped = errors.New("changed while it was being opened")
 
 // tries bounds how often a place that keeps changing is resolved anew.
@@ -195,7 +195,7 @@ func wantsDir(asked string) bool {
 }
 
 // makeParents makes the missing folders of a real path whose last name a rule
-// allows to be written. That implies the folders on the way, except those that
+// allows to be written. That implies the folders on the way, except folders that
 // a deny entry names.
 func (f *Files) makeParents(real string) error {
 	missing := []string{}

@@ -97,7 +97,7 @@ func (f *Files) resolve(clean string) (string, error) {
 	return resolve(f.env, view{f.env.Workspace, root}, clean)
 }
 
-// heldBack refuses writes of a held run outside of what is held.
+// heldBack refuses writes of a held run outside of the workspace.
 func (f *Files) heldBack(clean, real string) error {
 	if f.p.Held() == nil || inside(f.env.Workspace, real) {
 		return nil
@@ -114,7 +114,7 @@ func (f *Files) room(n int64) error {
 	return nil
 }
 
-// keeping has what is at a place kept around an effect on it.
+// keeping keeps a copy of the content at a place before act changes it.
 func (f *Files) keeping(real string, dir int, name string, act func() error) error {
 	k := f.p.Keeper()
 	if k == nil {
@@ -172,7 +172,7 @@ func (f *Files) tellAt(real string, tell func(string, int, string) error) error 
 // absentName is a name that no folder has.
 const absentName = ".remit-7f3a9c51-no-such-name"
 
-// moveTree moves a folder name by name: what an overlay does not do at once.
+// moveTree moves a folder name by name, as an overlay cannot rename folders.
 func (f *Files) moveTree(src, dst *place, all []Entry) error {
 	to := func(e Entry) string { return path.Clean(dst.real + strings.TrimPrefix(e.real, src.real)) }
 	for _, e := range all {

@@ -22,15 +22,16 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-// Content identifies what is at a path: the size and the SHA-256 of a regular file, or a folder.
+// Content identifies the file at a path: the size and the SHA-256 of a regular file, or a folder.
 type Content struct {
 	Folder bool
 	Size   int64
 	SHA256 string // hexadecimal; "": it was not computed
 }
 
-// ContentIn tells what is at an absolute path without links, as a run with held writes sees it.
-// It reads a regular file only if want says so for its size. Nothing there is fs.ErrNotExist.
+// ContentIn returns the content at an absolute path without links, as a run with held writes sees
+// it. It reads a regular file only if want returns true for its size. A missing file is
+// fs.ErrNotExist.
 func ContentIn(ctx context.Context, held permit.Held, env tool.Env, real string, want func(size int64) (bool, error)) (Content, error) {
 	v := view{env.Workspace, -1}
 	if held != nil {
@@ -83,7 +84,7 @@ func contentAt(ctx context.Context, dir int, name string, want func(size int64) 
 // Moment is a time by the clock that files are stamped with.
 type Moment struct{ at time.Time }
 
-// Now is the present moment: what is written from now on is stamped with it or with a later one.
+// Now is the present moment: later writes are stamped with it or with a later one.
 func Now() Moment { return Moment{stampClock()} }
 
 // ChangedSince lists the regular files at and below absolute paths without links that were

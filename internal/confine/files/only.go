@@ -10,8 +10,8 @@ import (
 // only are the places that a narrowed handle reaches.
 type only struct{ read, write []string }
 
-// Only gives a handle that reaches nothing but some places and what is beneath
-// them, and there no more than the policies allow. Links that lead elsewhere are
+// Only returns a handle that reaches only some places and the names below them,
+// and there no more than the policies allow. Links that lead elsewhere are
 // refused. Places are absolute and clean; with none, nothing can be reached.
 func (f *Files) Only(read, write []string) *Files {
 	n := *f
@@ -30,7 +30,7 @@ func (f *Files) check(a tool.Action) error {
 	return f.p.Check(a)
 }
 
-// check refuses what is elsewhere, by the path as asked or by the real one.
+// check refuses other places, by the path as asked or by the real one.
 func (o *only) check(a tool.Action) error {
 	if o == nil {
 		return nil

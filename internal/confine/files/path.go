@@ -30,8 +30,8 @@ const maxLinks = 40
 // plain names). A path that climbs out of the workspace is not an error here:
 // policy decides it. Clean reads nothing but its arguments.
 //
-// "a/../b" is cleaned to "b" also where a is a symbolic link; the handle opens
-// what Clean gives, so what is decided is what is opened.
+// "a/../b" is cleaned to "b" even if a is a symbolic link; the handle opens the
+// cleaned path, so the decided path is the opened one.
 func Clean(env tool.Env, asked string) (string, error) {
 	switch {
 	case asked == "":
@@ -116,8 +116,8 @@ func Resolve(env tool.Env, asked string) (clean, real string, err error) {
 	return ResolveIn(context.Background(), nil, env, asked) // nothing to wait for
 }
 
-// ResolveIn resolves as the calls of a run whose writes are held would find it,
-// once no command of the run uses what is held.
+// ResolveIn resolves a path as the calls of a run with held writes see it, once no
+// command of the run uses the held files.
 func ResolveIn(ctx context.Context, held permit.Held, env tool.Env, asked string) (clean, real string, err error) {
 	clean, err = Clean(env, asked)
 	if err != nil {

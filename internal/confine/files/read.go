@@ -119,7 +119,7 @@ func (r *File) Skip(offset int64) error {
 	return nil
 }
 
-// Close notes what was read.
+// Close notes the bytes that were read.
 func (r *File) Close() error {
 	r.f.note(tool.FSRead, r.path, r.read)
 	return r.os.Close()

@@ -146,8 +146,8 @@ func (f *Files) listEntry(ctx context.Context, e Entry, b *walk.Budget, kinds []
 	return f.list(ctx, pl, b, kinds...)
 }
 
-// Rename moves a file, a link or a folder. All of what moves must be allowed
-// to be read and deleted where it is and to be written where it goes. With
+// Rename moves a file, a link or a folder. The policy must allow to read and to
+// delete every moved name at its old place, and to write it at its new one. With
 // overwrite a file may replace a file; nothing ever replaces a folder.
 func (f *Files) Rename(ctx context.Context, from, to string, overwrite, parents bool) error {
 	return f.at(how{kind: tool.FileDelete}, from, func(src *place) error {

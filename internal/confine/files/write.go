@@ -14,7 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Mode says what a write does with a file that is there.
+// Mode is the treatment of an existing file by a write.
 type Mode uint8
 
 // The modes. The zero Mode touches nothing that exists.
@@ -31,15 +31,15 @@ type WriteOptions struct {
 	If      *tool.Digest // the file must exist with exactly this content
 }
 
-// Written is what a write did.
+// Written is the result of a write.
 type Written struct {
 	Created bool
 	Size    int64 // of the file afterwards, bytes
 }
 
 // Write writes a file. Create and Replace write beside it, sync, and rename,
-// so that a reader sees all or nothing and other hard links keep what they
-// have; the file's permissions stay, without set-id bits. Append writes in
+// so that a reader sees all or nothing and other hard links keep their content;
+// the file's permissions stay, without set-id bits. Append writes in
 // place and refuses a file with several hard links.
 //
 // The guard If holds against every change that was made before the rename
@@ -96,7 +96,7 @@ func (f *Files) writeAt(pl *place, data []byte, o WriteOptions) (Written, error)
 	return w, f.replaceAt(pl, data, old, exists, o.Mode)
 }
 
-// guard compares what is there with what the caller believes is there.
+// guard compares the file's content with the digest that the caller expects.
 func (f *Files) guard(pl *place, exists bool, want tool.Digest) (Info, error) {
 	name := quote(Rel(f.env, pl.path))
 	if !exists {

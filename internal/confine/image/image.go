@@ -76,7 +76,7 @@ func unpack(src source, d description, to string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	defer func() { _ = root.Close() }() // what was written through it is closed
+	defer func() { _ = root.Close() }() // all files written through it are closed
 	u := unpacker{root: root}
 	for i, name := range d.layers {
 		if err := u.layer(src, name, d.config.RootFS.DiffIDs[i]); err != nil {
@@ -95,10 +95,10 @@ type unpacker struct {
 	root  *os.Root
 	bytes int64
 	files int
-	modes map[string]fs.FileMode // of folders, set in the end: what is in a folder could not be written else
+	modes map[string]fs.FileMode // of folders, set in the end: earlier, they could make a folder read-only
 }
 
-// layer applies one layer, and compares the digest of what was read.
+// layer applies one layer, and compares its digest.
 func (u *unpacker) layer(src source, name, want string) error {
 	f, err := src.open(name)
 	if err != nil {

@@ -103,7 +103,7 @@ func (s archiveSource) list() error {
 	return nil
 }
 
-// description is what is known of an image before its layers are read.
+// description has the data of an image that is known before its layers are read.
 type description struct {
 	id, manifest string
 	layers       []string // files of the source
@@ -240,8 +240,8 @@ func read(src source, name string) ([]byte, error) {
 	return b, err
 }
 
-// decompressed reads a layer, however it is compressed. What is in it is told by its first
-// bytes: the digest of the content says in the end whether that was right.
+// decompressed reads a layer with any compression. Its first bytes show the compression;
+// the digest of the content proves in the end that this was right.
 func decompressed(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReader(r)
 	head, err := b.Peek(4)

@@ -25,7 +25,7 @@ type Guard func(network, address string, _ syscall.RawConn) error
 type DialFunc func(ctx context.Context, to netip.AddrPort, g Guard) (net.Conn, error)
 
 // DialChecked connects to the first of the addresses that answers, and to
-// nothing else: they are those that a decision was made with. Each gets a fair
+// nothing else: the decision was made with these addresses. Each gets a fair
 // share of the time left.
 func DialChecked(ctx context.Context, dial DialFunc, addrs []netip.Addr, port uint16) (net.Conn, error) {
 	if len(addrs) == 0 {

@@ -3,7 +3,7 @@ package network
 import "strings"
 
 // refused holds the request headers that would make a server see another
-// request than the one that was decided, and those that are the connection's.
+// request than the decided one, and the headers of the connection itself.
 var refused = map[string]string{
 	"connection": framing, "content-length": framing, "expect": framing, "http2-settings": framing,
 	"keep-alive": framing, "te": framing, "trailer": framing, "transfer-encoding": framing, "upgrade": framing,

@@ -16,9 +16,9 @@ import (
 const hidden = "***"
 
 // mask is the spellings of the secrets that a request was sent with, the longest
-// first. It takes them out of what comes back: a server that echoes a header
-// must not tell the caller what is in it. A server that wants to can spell it in
-// some other way.
+// first. It removes them from the response: a server that echoes a header must
+// not reveal the secret to the caller. A hostile server can spell it in some
+// other way.
 type mask []string
 
 // add gives a mask that also hides a secret, as it is and as it stands in URLs,
@@ -73,7 +73,7 @@ func (m mask) header(h http.Header) {
 	}
 }
 
-// masked hides secrets in what is read.
+// masked hides secrets in the bytes that are read from it.
 type masked struct {
 	io.ReadCloser
 	mask  mask
@@ -108,8 +108,8 @@ func (r *masked) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take hides secrets in what was read and keeps back what may be the beginning
-// of one. Where the answer breaks off it stays back.
+// take hides secrets in the bytes read and keeps back a possible beginning of
+// one. If the answer breaks off, that beginning is dropped.
 func (r *masked) take(b []byte, err error) {
 	r.ready, r.held, r.err = nil, nil, err
 	for len(b) > 0 {

@@ -137,11 +137,11 @@ func (m *ModelTransport) within(req *http.Request) (*url.URL, tool.Target, error
 	return u, to, nil
 }
 
-// telling are beginnings of headers that say of this machine what no service needs.
+// telling are beginnings of headers that describe this machine, which no service needs.
 var telling = []string{"X-Stainless-"}
 
-// sign puts the key in, leaves out what need not be told, and gives the mask for
-// what comes back.
+// sign adds the key, removes headers that the service does not need, and returns
+// the mask for the response.
 func (m *ModelTransport) sign(out *http.Request) (mask, error) {
 	for name := range out.Header {
 		if slices.ContainsFunc(telling, func(head string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(name), head) }) {
@@ -149,7 +149,7 @@ func (m *ModelTransport) sign(out *http.Request) (mask, error) {
 		}
 	}
 	out.Header.Set("User-Agent", "remit")
-	out.Header.Del("Accept-Encoding") // only what is decoded here can be looked through
+	out.Header.Del("Accept-Encoding") // only a body that is decoded here can be searched
 	if m.of.Key == "" {
 		return nil, nil
 	}
@@ -216,7 +216,7 @@ func (m *ModelTransport) bound(ctx context.Context, resp *http.Response, to tool
 		coded: func(err error) error { return failure(ctx, secrets.err(err), what) },
 	})
 	secrets.header(resp.Header)
-	resp.Trailer = nil // it comes after what is looked through
+	resp.Trailer = nil // it comes after the searched body
 }
 
 // watchdog ends a request for which nothing comes in.

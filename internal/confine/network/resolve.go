@@ -9,13 +9,13 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// loopback answers for localhost, as RFC 6761 wants, whatever the resolver says.
+// loopback has the addresses of localhost, as RFC 6761 wants, without the resolver.
 var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
 // Resolve gives the addresses of a canonical host ([tool.Target].Host), without
 // duplicates and in the resolver's order; a literal address is its own answer.
-// Search domains are not applied. The result is a fact for a decision; what is
-// dialled is resolved and judged by [Transport] alone.
+// Search domains are not applied. The result is a fact for a decision; [Transport]
+// alone resolves and judges the address that it dials.
 //
 // An unknown host is a fault.NotFound error; other failures are ToolFailed,
 // ToolTimeout or ToolCancelled.

@@ -65,9 +65,9 @@ func SameHeader(a, b string) bool {
 	return strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
 }
 
-// credentials adds what the policies give to the request that is about to go
-// out, and gives the mask for what comes back. The request's own header, which
-// redirects repeat, stays without them.
+// credentials adds the policies' credentials to an outgoing request, and returns
+// the mask for the response. The request's own header, which redirects repeat,
+// stays without them.
 func (t *Transport) credentials(out *http.Request, u *url.URL, to tool.Target) (mask, error) {
 	brings := func(header string) bool {
 		for name := range out.Header {
@@ -98,7 +98,7 @@ func (t *Transport) credentials(out *http.Request, u *url.URL, to tool.Target) (
 		}
 		m = m.add(c.Secret)
 	}
-	// Only what is decoded here can be looked through.
+	// Only a body that is decoded here can be searched.
 	out.Header.Del("Accept-Encoding")
 	return m, nil
 }

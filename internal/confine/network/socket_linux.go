@@ -11,7 +11,7 @@ import (
 )
 
 // DialSocket connects to a Unix socket of this machine by its path, in which no part may be a
-// link: what is at the path now is what is connected to.
+// link: the connection goes to the socket that is at the path now.
 func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
 	if err == unix.ELOOP {

@@ -41,8 +41,8 @@ type Transport struct {
 	// are none.
 	Secret func(name string) (value string, ok bool)
 
-	// Sign gives what else is added to a request that may be sent, with the same
-	// care. Nil means nothing.
+	// Sign returns further credentials for a request that may be sent, which are
+	// handled with the same care. Nil means none.
 	Sign func(to tool.Target) ([]Credential, error)
 
 	permit permit.Permit
@@ -122,7 +122,7 @@ func (t *Transport) send(req *http.Request) (*http.Response, error) {
 	resp.Body = secrets.body(&body{inner: resp.Body, live: t.permit.Live, count: func(n int) error { return t.permit.Transferred(int64(n), 0) }, cancel: cancel, left: left, of: what,
 		coded: func(err error) error { return failure(ctx, secrets.err(err), what) }})
 	secrets.header(resp.Header)
-	resp.Trailer = nil // it comes after what is looked through
+	resp.Trailer = nil // it comes after the searched body
 	resp.Request = req
 	return resp, nil
 }
@@ -188,7 +188,7 @@ func (t *Transport) dialAny(ctx context.Context, addrs []netip.Addr, port uint16
 type body struct {
 	inner  io.ReadCloser
 	live   func() bool
-	count  func(n int) error  // counts what came in, and says when that is too much
+	count  func(n int) error  // counts received bytes; an error at the limit
 	coded  func(error) error  // gives a failed read its code
 	cancel context.CancelFunc // ends the request
 	left   int64

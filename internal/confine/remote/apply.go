@@ -26,10 +26,10 @@ import (
 	"github.com/remitrun/remit/internal/confine/remote/wire"
 )
 
-// takeOver checks what a command wrote on a worker, and writes it into the run's held layer.
-// A change that the policies do not allow is left out and recorded as refused. Any other
-// fault (a path out of the workspace, content without its digest, a file that is not what
-// was sent) refuses all changes, before the first one is written.
+// takeOver checks the files that a command wrote on a worker, and writes them into the run's held
+// layer. A change that the policies do not allow is left out and recorded as refused. Any other
+// fault (a path out of the workspace, content without its digest, a file that differs from the
+// sent one) refuses all changes, before the first one is written.
 func (x *call) takeOver(ctx context.Context, list []changeset.Change, body io.Reader) ([]string, error) {
 	if len(list) > wire.MaxChanges {
 		return nil, x.bad("it reports %d changes; the limit is %d", len(list), wire.MaxChanges)
@@ -52,7 +52,7 @@ func (x *call) takeOver(ctx context.Context, list []changeset.Change, body io.Re
 	return append(notes, more...), err
 }
 
-// bad is the error of a worker that sends what no worker of this version does.
+// bad is the error for data that no worker of this version sends.
 func (x *call) bad(format string, args ...any) error {
 	return fault.New(fault.ToolFailed, "the changes of worker %s are refused: "+format, append([]any{x.w.Name}, args...)...)
 }
@@ -193,7 +193,7 @@ func (x *call) receive(ctx context.Context, list []changeset.Change, take []bool
 
 func (x *call) staged(i int) string { return filepath.Join(x.stage, strconv.Itoa(i)) }
 
-// unchanged checks that the workspace still has what was sent, at every path that is written.
+// unchanged checks that the workspace still has the sent content, at every path that is written.
 func (x *call) unchanged(list []changeset.Change, take []bool) error {
 	for i, c := range list {
 		if !take[i] {
@@ -207,7 +207,7 @@ func (x *call) unchanged(list []changeset.Change, take []bool) error {
 	return nil
 }
 
-// now reports whether a path is what the snapshot says.
+// now reports whether a path is still as in the snapshot.
 func (x *call) now(p string) (bool, error) {
 	was, known := x.snap.Nodes[p]
 	st, err := x.root.Lstat(p)

@@ -32,7 +32,7 @@ type Identity struct {
 	Labels []string
 }
 
-// Config is what a Hub needs of its node.
+// Config has the data of the node that a Hub needs.
 type Config struct {
 	Key  ed25519.PrivateKey // signs permit tokens
 	Node string             // names this node in them
@@ -231,5 +231,5 @@ func lost(w *worker, err error) error {
 	return fault.Wrap(fault.Interrupted, err, "worker %s was lost while it carried out the command: it may or may not have taken effect", w.Name)
 }
 
-// base is the address in requests; it leads to the worker's connection whatever it says.
+// base is the address in requests; any address leads to the worker's connection.
 const base = "http://" + wire.NodeName

@@ -50,7 +50,7 @@ func (h *Hub) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 	return x.run(ctx)
 }
 
-// remotable refuses what may not leave this machine.
+// remotable refuses commands that may not leave this machine.
 func remotable(p permit.Permit) error {
 	secrets, err := p.Chain().EnvSecrets(p.Tool())
 	if err != nil {

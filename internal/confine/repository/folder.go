@@ -90,7 +90,7 @@ func list(dir string) []string {
 		return nil
 	}
 	defer func() { _ = f.Close() }()      // it was only read
-	names, _ := f.Readdirnames(maxListed) // what cannot be listed is not found
+	names, _ := f.Readdirnames(maxListed) // names that cannot be listed are not found
 	return names
 }
 

@@ -193,8 +193,8 @@ func (r Refusal) String() string {
 	return clip.Text(a.String(), maxPathShown) + " (" + r.Reason + ")"
 }
 
-// Failure returns nil for a command that exited with 0, and otherwise an error with its end. what names the command in
-// messages, as "the program". stopper names the setting of its time limit.
+// Failure returns nil for a command that exited with 0, and otherwise an error with its end. Messages call the command
+// by what, as "the program". stopper names the setting of its time limit.
 func (o Outcome) Failure(what, stopper string) error {
 	switch {
 	case o.TimedOut:

@@ -11,7 +11,7 @@ import (
 type Terminal struct {
 	Columns, Rows int // its size when the command starts
 	// Opened is given the end that Remit keeps, once, before the command starts
-	// to run; not where no sandbox could be made. Who has it closes it.
+	// to run; not if no sandbox could be made. Opened must close it.
 	Opened func(*os.File)
 }
 

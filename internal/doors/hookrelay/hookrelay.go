@@ -21,7 +21,7 @@ import (
 // Relay answers requests.
 type Relay struct {
 	Answer func(ctx context.Context, r hookwire.Request) hookwire.Answer
-	Admit  func(conn *net.UnixConn) error // refuses what may not connect. Nil: nothing is refused
+	Admit  func(conn *net.UnixConn) error // refuses clients that may not connect. Nil: none is refused
 	Max    int                            // of a request, in bytes
 	Time   time.Duration                  // for one answer
 	Finish bool                           // the end of the listener cuts no request that was read

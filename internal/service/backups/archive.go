@@ -42,9 +42,9 @@ const (
 	maxKeys = 16 << 20
 )
 
-// leftOut are the names in $REMIT_HOME that a backup does not have: the ledger and its keys, which
-// it has in another form; files of this machine's processes; files that are made again; and layers
-// of held runs, which only the kernel that made them can read.
+// leftOut are the names in $REMIT_HOME that a backup does not copy. The ledger and its keys are
+// stored in another form. The others are files of running processes, files that Remit can make
+// again, and layers of held runs, which only the kernel that made them can read.
 var leftOut = map[string]bool{
 	sqlite.File: true, sqlite.File + "-wal": true, sqlite.File + "-shm": true, tables.KeyFolder: true, tables.VerifiedFile: true, witnesses.SeenFile: true,
 	"owners": true, "logs": true, "cache": true, "surveys": true, "responses": true, "chat_history": true, "ui": true,

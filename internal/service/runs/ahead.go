@@ -18,15 +18,16 @@ import (
 	"github.com/remitrun/remit/internal/service/approvals"
 )
 
-// Asked are the questions that an agent puts to its user before it has a script run.
+// Asked are the questions that an agent puts to its user before a script runs.
 type Asked struct {
-	Questions []uuid.UUID // that an answer of yes approves, see ShellRequest
-	Reasons   []string    // why, for the user; empty: there is nothing to ask
+	Questions []uuid.UUID // the questions to approve if the user agrees, see ShellRequest
+	Reasons   []string    // the reasons, for the user; empty: there is nothing to ask
 }
 
-// AskAhead files the questions about a script that [Runs.Shell] is about to run in a session: about the script itself; about the hosts of network.ask,
-// if a package manager in the script reads from a registry; and about the files and connections that the same script was refused before. Questions that
-// the agent's user may not answer alone are left out.
+// AskAhead files the questions about a script before [Runs.Shell] runs it in a session: about the
+// script itself; about the hosts of network.ask, if a package manager in the script reads from a
+// registry; and about files and connections that were refused to the same script before. It leaves
+// out questions that need another approver than the agent's user.
 func (s *Runs) AskAhead(ctx context.Context, q ClientRequest, args tool.Args) (out Asked, err error) {
 	in := runner.Info{Name: shellRun, Total: 1}
 	b, _, err := s.prepare(ctx, Request{Policy: q.Policy, Workspace: q.Workspace}, &in)
@@ -81,7 +82,8 @@ func (a *Asked) file(ctx context.Context, desk *approvals.Desk, q runner.Questio
 	return err
 }
 
-// wayToAnswer tells where else a question can be answered, as an agent without a terminal asks nobody.
+// wayToAnswer returns the command that approves a question outside of the agent, as a hint for users
+// whose agent has no terminal.
 func wayToAnswer(id uuid.UUID, session bool) string {
 	if session {
 		return " (or: remit approvals approve --session " + id.String() + ")"
@@ -109,7 +111,7 @@ func connectionOf(script runner.Question, chain policy.Chain, t tool.Target) run
 	return q
 }
 
-// refusedBefore gives the questions that wait since the same script was refused files and connections.
+// refusedBefore returns the open questions about files and connections that were refused to the same script.
 func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientRequest, in runner.Info, args []byte) (out Asked, err error) {
 	begun, err := s.current(ctx, st, q, in)
 	if errors.Is(err, fault.RunUnknown) {
@@ -141,7 +143,7 @@ func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientReques
 	return out, err
 }
 
-// current finds the run of a client's session that goes on. None is fault.RunUnknown.
+// current returns the running run of a client's session; fault.RunUnknown if there is none.
 func (s *Runs) current(ctx context.Context, st store.Store, q ClientRequest, in runner.Info) (begun ledger.Run, err error) {
 	for n := range maxSessions {
 		if begun, err = st.Run(ctx, clientRun(q, in, n).String()); err != nil || begun.Status == ledger.Running {

@@ -44,8 +44,8 @@ type Case struct {
 	Rule      string // how the deciding rule begins; "" for any
 	Real      string // where a file's path really leads, absolute; "" where it says
 	Addrs     []netip.Addr
-	Said      string   // what the person said before
-	After     []Before // what was called before: where the context's labels and values come from
+	Said      string   // the person's earlier messages
+	After     []Before // earlier calls: the sources of the context's labels and values
 }
 
 // Before is a call that was carried out before the one that a case decides.

@@ -8,8 +8,8 @@ var beforeRegex = words("print printf return exit in else do case")
 // unsureRegex are those behind which awks differ.
 var unsureRegex = words(") length getline")
 
-// bareAwk gives a program without its strings, regular expressions and comments; ok is false if
-// awks may not agree on where those are.
+// bareAwk returns a program without its strings, regular expressions and comments; ok is false if
+// implementations of awk may not agree on their places.
 func bareAwk(s string) (bare string, ok bool) {
 	var b strings.Builder
 	operand := false // a slash is a division here

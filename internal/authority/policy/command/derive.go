@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Bounds on what one call may start, so that a decision stays cheap.
+// Bounds on the commands of one call, so that a decision stays cheap.
 const (
 	maxDepth   = 8
 	maxActions = 1000
@@ -39,7 +39,7 @@ type deriver struct {
 	actions []tool.Action
 
 	homeless bool  // HOME may be unset
-	repeats  int   // depth within what may run again later: functions, loops and traps
+	repeats  int   // depth within commands that may run again later: functions, loops and traps
 	repeated []int // the actions of these
 }
 
@@ -104,7 +104,7 @@ func (d *deriver) command(argv []string) {
 	}
 }
 
-// lookup finds what is known of a program; nil for nothing.
+// lookup returns the description of a program; nil if it is not known.
 func lookup(name string) *program {
 	if p := programs()[name]; p != nil {
 		return p

@@ -51,7 +51,7 @@ func Reassigned(name string, argv []string, dir string) tool.Action {
 		Unknown: "the variable " + name + " has the value that commands.env gives it; it must not be given another"}
 }
 
-// A sway says what a variable can do to the commands of a script.
+// A sway is the effect that a variable can have on the commands of a script.
 type sway uint8
 
 const (
@@ -62,8 +62,8 @@ const (
 	ofItself                  // it controls the shell itself, also where it is not exported
 )
 
-// variableNames is what the names of variables say. A * stands for any text. Of names
-// in several rows all rows count.
+// variableNames are the known names of variables and their effects. A * stands for any text. If a
+// name is in several rows, all of them apply.
 var variableNames = []struct {
 	is    sway
 	names string

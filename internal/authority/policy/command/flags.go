@@ -97,7 +97,7 @@ func (t flagSet) split(args []string) (flags, rest []string, exact bool) {
 		default:
 			for k := 1; k < len(w); k++ {
 				names := t["-"+w[k:k+1]]
-				if names == nil { // what follows may be its value
+				if names == nil { // the next word may be its value
 					exact, rest = false, append(rest, w)
 					break
 				}

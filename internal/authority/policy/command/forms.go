@@ -15,7 +15,7 @@ type head struct {
 	// subcommand acts on, but for the folder that it works in. An entry of allow for the
 	// subcommand also covers a command with these alone.
 	bounded string
-	folder  string // those of them whose value is the folder that it works in
+	folder  string // options of these whose value is the program's working folder
 	groups  string // subcommands that have subcommands
 	same    string // NAME=NAME: other names of subcommands; words are joined by a colon
 	whole   string // all subcommands, where the program completes the beginning of one; "": it does not

@@ -57,7 +57,7 @@ func (p *Pattern) inForms(b *language.Builder, loose bool) language.Language {
 	first := p.words[0]
 	rest := p.rest(b, 1)
 	if first.many || len(first.lits) != 1 || len(p.words) < 2 || p.words[1].many {
-		return rest // what stands before a ** is any words
+		return rest // the ** also stands for the words of other forms
 	}
 	h := heads()[base(first.lits[0])]
 	if h == nil {

@@ -289,8 +289,8 @@ func (p *Pattern) String() string {
 // them, a bare name must also have been found in a folder of the trusted PATH.
 func (p *Pattern) Match(a *tool.Action, trusted []string) bool { return p.match(a, trusted, false) }
 
-// MatchAsk is Match for an ask entry. It covers the command in its other forms, too, whatever
-// the options before its subcommand are.
+// MatchAsk is Match for an ask entry. It also covers the other forms of the command, with any
+// options before its subcommand.
 func (p *Pattern) MatchAsk(a *tool.Action, trusted []string) bool { return p.match(a, trusted, true) }
 
 func (p *Pattern) match(a *tool.Action, trusted []string, loose bool) bool {

@@ -276,7 +276,7 @@ func (s *scripter) cmd(c syntax.Command) {
 	}
 }
 
-// binary: what stands behind `cd DIR &&` is certainly in DIR.
+// binary: a command behind `cd DIR &&` certainly runs in DIR.
 func (s *scripter) binary(c *syntax.BinaryCmd) {
 	if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt {
 		was, from := s.input, len(s.actions)
@@ -389,7 +389,7 @@ func (s *scripter) loop(c *syntax.ForClause) {
 	s.again(func() { s.perhaps(c.Do) })
 }
 
-// again derives what may run several times: a later change of PATH holds for it too.
+// again derives commands that may run several times: a later change of PATH affects them too.
 func (s *scripter) again(derive func()) {
 	s.repeats++
 	derive()

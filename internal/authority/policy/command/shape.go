@@ -119,7 +119,7 @@ func with(w, token, value string) string {
 	return shaped(shapeOne, before+begins(value), after)
 }
 
-// common is a word of which only what all the words begin with is known.
+// common is a word of which only the common beginning of the words is known.
 func common(list []string) string {
 	if len(list) == 0 {
 		return NonLiteral

@@ -234,8 +234,8 @@ func runTmux(d *deriver, args []string) {
 	}
 }
 
-// findExec derives the command behind -exec; n is how many words it takes.
-// found is what the paths that find finds have in common.
+// findExec derives the command behind -exec; n is the number of its words.
+// found is the common part of the paths that find prints.
 func (d *deriver) findExec(primary string, args []string, found string) (n int, ok bool) {
 	if strings.HasSuffix(primary, "dir") {
 		found = shaped(shapeOne, "./", "")
@@ -303,9 +303,9 @@ func (s *shellReader) option(w string) {
 	}
 }
 
-// runShell reads a shell's own options. Only -c names what is run; a script
-// file, standard input or (with -l) a start-up file is read by the shell itself,
-// inside the sandbox.
+// runShell reads a shell's own options. Only -c has the commands to run; a
+// script file, standard input or (with -l) a start-up file is read by the shell
+// itself, inside the sandbox.
 func runShell(d *deriver, args []string) {
 	s := &shellReader{d: d, name: base(d.argv[0]), args: args}
 options:

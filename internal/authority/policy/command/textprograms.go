@@ -1,7 +1,7 @@
 package command
 
-// textList are the programs that read and write text. Some option starts a program only in those
-// that are not marked as harmless.
+// textList are the programs that read and write text. Programs that are marked as harmless have no
+// option that starts another program.
 var textList = []program{
 	{names: "cat", grammar: grammar{harmless: true, known: "-AETbenstuv --number --number-nonblank --show-all --show-ends --show-nonprinting --show-tabs --squeeze-blank --help --version"}, files: fileWords{rest: reads}},
 	{names: "tac", grammar: grammar{harmless: true, known: "-br -s= --before --regex --separator= --help --version"}, files: fileWords{rest: reads}},

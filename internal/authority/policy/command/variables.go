@@ -17,11 +17,11 @@ type variables struct {
 	first     map[string]uint   // where in the text something sets it first
 	elements  map[string]int    // how often only an element of it is set
 	numbers   map[string]bool   // whether each only ever holds numbers
-	constants map[string]string // those that are set once, to a literal text, and have been by now
+	constants map[string]string // variables that are set once, to a literal text, and are set by now
 	assoc     map[string]bool   // arrays that are certainly associative by now
 	prefixes  map[string]string // what the variable of a loop begins with, within it
 	functions map[string]bool   // names that the script defines
-	given     map[string]bool   // what the environment may have set
+	given     map[string]bool   // variables that the environment may have set
 	clean     bool              // nothing else is in the environment: a variable that nothing sets is empty
 	arguments bool              // the script may have arguments ($1, …): it sets them, or has functions
 	splits    bool              // the script sets IFS
@@ -32,7 +32,7 @@ type variables struct {
 	at        uint              // where the survey is
 }
 
-// surveyVariables reads what a script does with variables.
+// surveyVariables finds the uses of variables in a script.
 func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
 	v := &variables{sets: map[string]int{}, assigned: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, settled: map[string]bool{}, prefixes: map[string]string{}, functions: map[string]bool{}, given: map[string]bool{}, clean: clean}
 	for _, name := range given {
@@ -110,7 +110,7 @@ func (v *variables) node(n syntax.Node) {
 	}
 }
 
-// counted notes variables that arithmetic sets: what they get is a number.
+// counted notes variables that arithmetic sets: their values are numbers.
 func (v *variables) counted(x syntax.ArithmExpr) {
 	syntax.Walk(x, func(n syntax.Node) bool {
 		if lit, ok := n.(*syntax.Lit); ok {

@@ -12,7 +12,7 @@ import (
 
 // wordReader builds the known text of a shell word.
 type wordReader struct {
-	vars  *variables      // what is known of variables; nil for nothing
+	vars  *variables      // the known variables; nil: none
 	known []string        // certain texts, each before an unknown part
 	text  strings.Builder // the text since the last of them
 	bare  strings.Builder // the unquoted text, for braces
@@ -32,7 +32,7 @@ func literal(w *syntax.Word) (text string, ok bool) {
 	return m, !nonLiteral(m)
 }
 
-// marker gives a word's text, or what is known of it.
+// marker returns a word's text, or the known part of it.
 func marker(w *syntax.Word) string {
 	m, _ := readWord(w, nil)
 	return m
@@ -155,7 +155,7 @@ func (r *wordReader) part(p syntax.WordPart, first, last bool) {
 	}
 }
 
-// number reads a part that is inserted without quotes: one word's, or what IFS may split.
+// number reads a part that is inserted without quotes: into one word, or into text that IFS may split.
 func (r *wordReader) number(one bool) {
 	if one {
 		r.unknown()

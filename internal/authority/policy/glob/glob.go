@@ -41,7 +41,7 @@ type Options struct {
 	// Fold compares as file systems and readers that are kinder than ours
 	// would: see [Fold], which the paths must have gone through.
 	Fold bool
-	// Beneath matches also what is beneath a path that the pattern matches.
+	// Beneath also matches all paths below a path that the pattern matches.
 	Beneath bool
 }
 

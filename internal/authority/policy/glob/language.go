@@ -10,8 +10,8 @@ import (
 // text that the segment begins and ends with. ** begins and ends with nothing.
 type Wild func(prefix, suffix string) language.Language
 
-// Language is the set of paths that the pattern matches. Of a folding pattern it
-// is those in which ASCII letters alone have another case.
+// Language is the set of paths that the pattern matches. For a folding pattern,
+// it has only the paths that differ in the case of ASCII letters.
 func (p *Pattern) Language(b *language.Builder, wild Wild) language.Language {
 	var out []language.Language
 	for i := range p.alts {

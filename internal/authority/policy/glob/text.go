@@ -27,7 +27,7 @@ type textAlternative struct {
 	prefix  string // what the literal tokens at the start and the end say
 	suffix  string
 	middle  []token // the tokens between
-	must    string  // a literal text that what is between holds
+	must    string  // a literal text that must occur between
 }
 
 // CompileText reads a pattern for an argument's text: as in paths, but * and ?
@@ -175,8 +175,8 @@ func (t *Text) Match(s string) bool {
 	return false
 }
 
-// between takes the literal ends off the text, which settles most, and matches
-// what is between them.
+// between compares the literal ends of the text, which settles most cases, and
+// matches the text between them.
 func (t *Text) between(a *textAlternative, s string) bool {
 	n, m := len(a.prefix), len(a.suffix)
 	if len(s) < n+m || !equal(s[:n], a.prefix, t.fold) || !equal(s[len(s)-m:], a.suffix, t.fold) || !utf8.ValidString(s) {

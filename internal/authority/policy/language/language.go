@@ -260,8 +260,8 @@ func (b *Builder) Or(list ...Language) Language { return b.combine(opOr, None, A
 // And is the texts that are in all of the languages.
 func (b *Builder) And(list ...Language) Language { return b.combine(opAnd, All, None, list) }
 
-// combine joins languages; unit leaves the others as they are, and zero is the
-// result whatever the others are.
+// combine joins languages; unit leaves the others as they are, and zero makes
+// the result zero.
 func (b *Builder) combine(op operation, unit, zero Language, list []Language) Language {
 	var kids []Language
 	var sets [][]span

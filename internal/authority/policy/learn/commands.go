@@ -61,9 +61,9 @@ func (b *builder) sawUntold(u Use) {
 	}
 }
 
-// commandName writes a command's first word as a pattern: as it is for a bare
-// name. For a path it is the place, or where no patterns of places allow it but
-// those of names do, the bare name: what it means on the trusted PATH.
+// commandName writes a command's first word as a pattern. A bare name stays as it
+// is. A path becomes the program's place; or its bare name on the trusted PATH, if
+// only patterns of names allow it.
 func (b *builder) commandName(a tool.Action) string {
 	first := a.Argv[0]
 	if !strings.Contains(first, "/") {
@@ -187,9 +187,9 @@ func (b *builder) withoutSecrets(key string, c *seenCommand) string {
 	return ""
 }
 
-// varying folds command lines of one program, and of one subcommand where
-// there is one, into one pattern, where there are several and it is covered:
-// with * for the words that differ, or ** behind those that are alike.
+// varying folds several command lines of one program and subcommand into one
+// pattern, if the chain covers it: with * for the words that differ, or ** behind
+// the equal words.
 func (b *builder) varying() {
 	groups := map[string][]string{}
 	for _, key := range sorted(b.argvs) {

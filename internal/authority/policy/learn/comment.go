@@ -55,7 +55,7 @@ func comments(out *bytes.Buffer, title string, list []suggestion) {
 	}
 }
 
-// oneLine writes text so that it stays a comment, and is shown as what it is.
+// oneLine writes text so that it stays in its comment and shows every character.
 func oneLine(s string) string {
 	quoted := strconv.Quote(s)
 	return strings.ReplaceAll(strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`), `\\`, `\`)

@@ -61,7 +61,7 @@ type group struct {
 	effect  policy.Effect
 	count   int
 	example string
-	kept    bool // an entry of the chain, for what is not recorded
+	kept    bool // an entry of the chain, for uses that are not recorded
 	wide    bool // it matches files that were not used
 }
 
@@ -83,9 +83,9 @@ func (b *builder) allFiles() {
 	}
 }
 
-// fileGroups makes patterns of paths: first what was looked at with all that
-// is beneath it, then names that will not come again, then folders of which
-// several files were used, then what is left, one by one.
+// fileGroups makes patterns of paths: first folders that were read with everything
+// below them, then names that will not come again, then folders with several used
+// files, then the remaining files one by one.
 func (b *builder) fileGroups(k tool.ActionKind, files map[string]*seen) []group {
 	left := map[string]*seen{}
 	var out []group
@@ -308,9 +308,9 @@ func (b *builder) lastSegments(dir string, names []string) []string {
 	return out
 }
 
-// kept gives the chain's own allow entries that may speak of what is beneath a
-// folder ("" for all), where every other policy of the chain covers them, and
-// what the chain asks about in them.
+// kept returns the chain's own allow entries that may concern files below a
+// folder ("" for all), if every other policy of the chain covers them, and the
+// chain's ask entries in them.
 func (b *builder) kept(k tool.ActionKind, dir string) []group {
 	var out []group
 	asks := false
@@ -323,7 +323,7 @@ func (b *builder) kept(k tool.ActionKind, dir string) []group {
 	}
 	effect := policy.Ask
 	if len(b.opt.Chain) > 1 {
-		effect = policy.Deny // what one policy asks about, another may deny
+		effect = policy.Deny // another policy may deny where this one asks
 	}
 	if asks {
 		for _, text := range b.originals(k, policy.Ask) {

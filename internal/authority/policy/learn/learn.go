@@ -1,17 +1,17 @@
 // Package learn writes a small policy that recorded runs need. It never allows more
-// than the policies of those runs did. It is pure. Start at [Policy].
+// than the policies of the runs did. It is pure. Start at [Policy].
 //
-// What it generalises (several files of a folder to folder/*, an identifier in
-// a URL to *) it generalises only to a pattern that one allow entry of every
-// policy which decided covers by its syntax; where that cannot be shown, each
-// use stays an entry of its own. Arguments of tools are widened by what the tool
-// does and what the argument decides; sinks of data are pinned. Every [Widening]
-// is returned, so that a person can be shown it. Deny entries, limits and modes of
-// those policies are kept, so that what they refuse stays refused.
+// It generalises several files of a folder to folder/*, and an identifier in a URL
+// to *. The pattern must be covered, by its syntax, by one allow entry of every
+// policy that decided; otherwise each use stays a separate entry. Arguments of
+// tools are widened by the effects of the tool and the role of the argument; sinks
+// of data are pinned. Every [Widening] is returned, so that a person can be shown
+// it. Deny entries, limits and modes of the policies are kept, so that refused
+// uses stay refused.
 //
-// Left out on purpose: whatever was refused becomes a comment and never an
-// entry, and so does a name that looks like a secret or like one that is made
-// up anew each time, where no covered pattern can stand for it.
+// Left out on purpose: a refused use becomes a comment and never an entry. So
+// does a name that looks like a secret, or like a name that is new in each run,
+// if no covered pattern matches it.
 package learn
 
 import (
@@ -32,7 +32,7 @@ type Use struct {
 	Count   int            // how often; 0 counts as 1
 	Refused bool           // it was not allowed: it becomes a comment
 	Why     string         // why it was refused
-	// Below: what is beneath Action.Path was looked at, too, as in a listing.
+	// Below: the files below Action.Path were read, too, as in a listing.
 	Below bool
 }
 
@@ -41,10 +41,10 @@ type Options struct {
 	Workspace, Home string // absolute and clean; Home may be ""
 	System          string // "minimal" or "standard"; "" leaves it to Chain
 	// Chain holds the policies that decided the uses. A learned policy allows
-	// only what Chain allows. Empty: nothing is generalised.
+	// nothing that Chain does not allow. Empty: nothing is generalised.
 	Chain policy.Chain
 	// Spec describes a tool, nil if it is not known: the arguments of built-in
-	// tools are bound by the resources that they name, those of others one by one.
+	// tools are bound by the resources that they name, arguments of others one by one.
 	Spec func(tool.ID) *tool.Spec
 	// Secret reports whether a text looks like a secret, besides what the package
 	// recognises itself. May be nil.
@@ -65,8 +65,8 @@ type Learned struct {
 	Widened []Widening // everything that it allows beyond the uses
 }
 
-// Policy writes a policy in canonical YAML, with a comment for each entry on how
-// often it was used, one example, and what it newly allows. Errors have the code
+// Policy writes a policy in canonical YAML. The comment of each entry has the number
+// of its uses, one example, and the uses that it newly allows. Errors have the code
 // PolicyInvalid: the chain's policies cannot be written as one, or the name is not valid.
 func Policy(name string, uses []Use, opt Options) (Learned, error) {
 	b := &builder{opt: opt, looks: looks{opt.Secret}, notes: map[string]entry{}}
@@ -101,7 +101,7 @@ type builder struct {
 	tools   map[tool.ID]*seenTool
 	asked   []tool.ID // tools that a person was asked about
 	refused []suggestion
-	left    []suggestion // what was done and could not be written down
+	left    []suggestion // uses that could not be written down
 	readers []tool.ID    // used tools that only read
 	widened []Widening
 
@@ -129,7 +129,7 @@ type entry struct {
 	effect  policy.Effect
 	text    string // YAML, from behind "- " on
 	note    string
-	newly   []string // what it allows beyond the uses
+	newly   []string // further uses that it allows
 }
 
 func (u Use) times() int { return max(u.Count, 1) }
@@ -190,7 +190,7 @@ func (b *builder) see(in map[string]*seen, key string, a tool.Action, u Use) {
 	s.below = s.below || u.Below
 }
 
-// effect is what the chain says of an action on what was asked alone.
+// effect is the chain's decision on an action alone, without its call.
 func (b *builder) effect(a tool.Action) policy.Effect {
 	if len(b.opt.Chain) == 0 {
 		return policy.Allow
@@ -239,7 +239,7 @@ func (b *builder) add(section string, e policy.Effect, text string, count int, e
 	b.entries = append(b.entries, entry{section: section, effect: e, text: text, note: note})
 }
 
-// newly adds to the comment of the last entry what it allows beyond the uses.
+// newly adds the uses that the last entry newly allows to its comment.
 func (b *builder) newly(text string) {
 	e := &b.entries[len(b.entries)-1]
 	e.newly = append(e.newly, b.looks.mask(text))

@@ -53,7 +53,7 @@ func (b *builder) allTargets() {
 		text, ok := b.targetText(t)
 		switch {
 		case ok && t.effect == policy.Ask && !exactly(text, t.target):
-			ok = false // what is asked about is asked about as it was
+			ok = false // a target that needs approval is never widened
 		case ok && !b.sameSecrets(text, t):
 			ok = false
 		}
@@ -84,8 +84,8 @@ func (b *builder) networkEntry(text string, t *seenTarget) string {
 	return out + "}"
 }
 
-// sameSecrets reports whether all that a pattern matches would be given what
-// the request was given: one secret at most, by an entry that holds all of it.
+// sameSecrets reports whether every request that a pattern matches would get the
+// same secrets as this one: at most one, by an entry that covers the pattern.
 func (b *builder) sameSecrets(text string, t *seenTarget) bool {
 	if len(t.secrets) == 0 {
 		return true

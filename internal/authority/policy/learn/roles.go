@@ -8,7 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// traits tell what a tool does, by its side effects and the words of its name.
+// traits are the likely effects of a tool, by its side effects and the words of its name.
 type traits struct {
 	reads    bool // it only reads: no word and no side effect says that it changes something
 	sends    bool // text that it is given leaves the machine: it changes something, or reaches the web
@@ -25,7 +25,7 @@ var (
 	webWords        = strings.Fields("web webpage webpages website page pages site internet url urls http https download crawl scrape browse browser navigate curl fetch")
 )
 
-// changing are side effects that a tool which only reads does not have. Those that
+// changing are side effects that a tool which only reads does not have. Effects that
 // every tool of a server may have (network.http, fs.write) are not among them.
 var changing = tool.EffectSet(tool.FSDelete, tool.FSChmod, tool.CloudKeyRead, tool.CloudKeyWrite, tool.CloudResourceCreate, tool.CloudResourceDelete,
 	tool.Payments, tool.SystemExec, tool.DatabaseWrite, tool.DatabaseDelete)

@@ -94,7 +94,7 @@ func shape(list []string) *width {
 	return &width{"regex: " + strconv.Quote(text), "any text of the form " + like.String()}
 }
 
-// example shows a segment to people, with 9, A and a for what may vary.
+// example shows a segment to people, with 9, A and a for the varying characters.
 func example(pattern, text string) string {
 	if !strings.HasPrefix(pattern, "[") {
 		return text
@@ -154,8 +154,7 @@ const plainParts = `[^.@:\x{3002}\x{ff0e}\x{ff61}]` + // any other character
 // maxLinks is how many links and addresses of text are written down.
 const maxLinks = 8
 
-// plainText widens text for people to any text without links and addresses, apart
-// from those that were seen.
+// plainText widens text for people to any text without new links and addresses.
 func plainText(list []string, least int) *width {
 	var links []string
 	plainOnly := regexp.MustCompile(`\A(?:` + plainParts + `)*\z`)

@@ -208,9 +208,9 @@ func named(from []policy.Entry, name string) bool {
 	return false
 }
 
-// constraint writes what a value must satisfy: what the policies say of the
-// argument, what makes actions of it, and the value itself where it may be
-// written down. ok is false for what one constraint cannot say.
+// constraint writes the condition on a value: the policies' constraints of the
+// argument, the entries that make actions of it, and the value itself if it may be
+// written down. ok is false if one constraint cannot express it.
 func (b *builder) constraint(l leaf, from, acting []policy.Entry, builtin bool) (text string, ok bool) {
 	said, within := "", ""
 	for _, e := range from {

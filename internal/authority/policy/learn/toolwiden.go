@@ -127,7 +127,7 @@ func (b *builder) groupEntry(spec *tool.Spec, tr traits, group []toolCall, width
 		}
 		lines[name] = braced(w, names[name] < len(group) || tr.reads)
 	}
-	if tr.reads { // what other calls of it had, and what its schema has
+	if tr.reads { // arguments of its other calls and of its schema
 		for name, w := range widths {
 			if names[name] == 0 && !strings.Contains(name, ".") {
 				lines[name] = braced(w, true)
@@ -197,7 +197,7 @@ func (b *builder) speakable(v any) bool {
 	return true
 }
 
-// schema is what is read of the JSON Schema of a tool's arguments.
+// schema has the fields that are read of the JSON Schema of a tool's arguments.
 type schema struct {
 	Properties map[string]struct {
 		Type  any              `json:"type"`

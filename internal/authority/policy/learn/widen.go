@@ -17,7 +17,7 @@ type Widening struct {
 	Entry    string `json:"entry"`              // the entry on one line, as `files.read "notes/*.md"`
 	Argument string `json:"argument,omitempty"` // of a tool; "" if the entry itself is widened
 	Seen     string `json:"seen"`               // what the runs used
-	Allows   string `json:"allows"`             // what the entry newly allows
+	Allows   string `json:"allows"`             // the newly allowed values
 }
 
 // width is a constraint that allows more than the values that were seen.
@@ -26,7 +26,7 @@ type width struct {
 	allows string
 }
 
-// values are what one argument had in the calls of a tool.
+// values are the values of one argument in the calls of a tool.
 type values struct {
 	distinct []any
 	seen     map[string]bool // by their canonical text
@@ -92,9 +92,9 @@ func allOf[T any](list []any) ([]T, bool) {
 	return out, true
 }
 
-// textWidth widens texts. What a tool that only reads is asked for is free, but for
-// places. In other tools only dates, text for people and, where several were used,
-// identifiers are.
+// textWidth widens texts. In a tool that only reads, every text except places may
+// vary. In other tools only dates, text for people and, if several were used,
+// identifiers may.
 func (b *builder) textWidth(t traits, r role, list []string) *width {
 	if slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) || b.looks.isSecret(s) }) {
 		return nil
@@ -124,7 +124,7 @@ func (b *builder) textWidth(t traits, r role, list []string) *width {
 	return nil
 }
 
-// absolute finds texts that name a place whatever an argument is called.
+// absolute finds texts that name a place in an argument of any name.
 var absolute = regex.Lazy(`^(?:[A-Za-z][A-Za-z0-9+.-]*://|//|www\.|~|\.{0,2}/)|\\`)
 
 // numbered reports whether all texts have a digit and no space, as identifiers do.
@@ -148,8 +148,8 @@ func roomFor(list []string, least int) int {
 	return max(least, (2*most+99)/100*100)
 }
 
-// numberWidth widens amounts to the range from nothing to the largest one, and what a
-// tool that only reads is asked for to the next power of ten.
+// numberWidth widens amounts to the range from nothing to the largest one, and numbers
+// of a tool that only reads to the next power of ten.
 func numberWidth(t traits, r role, list []json.Number, distinct int) *width {
 	low, high := list[0], list[0]
 	for _, n := range list {
@@ -204,7 +204,7 @@ func (b *builder) listWidth(t traits, r role, lists [][]any) *width {
 		"any list of up to " + strconv.Itoa(most) + " elements, each " + strings.TrimPrefix(each.allows, "any ")}
 }
 
-// partyWidth widens lists of people to any of those that were seen, never to others.
+// partyWidth widens lists of people to any lists of the same people, never to others.
 func (b *builder) partyWidth(lists [][]any) *width {
 	most, all := 0, values{}
 	for _, l := range lists {

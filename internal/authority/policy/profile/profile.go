@@ -23,7 +23,7 @@ type Profile struct {
 // names are the profiles, the usual one first.
 var names = []string{"coding", "read-only", "web-research", "data", "ci"}
 
-// Default is the profile for people who do not choose one.
+// Default is the profile that is used if none is chosen.
 const Default = "coding"
 
 // All gives all profiles.

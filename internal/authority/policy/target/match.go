@@ -8,10 +8,10 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Match reports whether the rule speaks of the target, judged by what was asked
-// alone. It allocates nothing. Allow and ask match exactly: what a target
-// leaves open (the method and path inside a tcp connection) is not covered by a
-// rule that names it. Deny matches broadly: what a target leaves open counts as
+// Match reports whether the rule matches the target, judged by the request
+// alone. It allocates nothing. Allow and ask match exactly: a rule that names a
+// part does not cover a target that leaves the part open (the method and path
+// inside a tcp connection). Deny matches broadly: an open part counts as
 // the worst, letter case, repeated and final slashes and ";parameters" in paths
 // make no difference, and a tcp target may carry any scheme.
 func (r *Rule) Match(t tool.Target) bool {
@@ -77,8 +77,8 @@ func (r *Rule) AllowsAddr(a netip.Addr) bool {
 }
 
 // DeniesAddr reports whether the rule (of deny) names the address or a range
-// that holds it, and the rest of the rule matches the target, whatever name the
-// address was reached by. An address that embeds an IPv4 one counts as both.
+// that holds it, and the rest of the rule matches the target. The name that led to
+// the address plays no part. An address that embeds an IPv4 one counts as both.
 func (r *Rule) DeniesAddr(t tool.Target, a netip.Addr) bool {
 	if !r.deny || !r.matchRest(t) {
 		return false

@@ -283,5 +283,5 @@ func (r *Rule) String() string {
 	return b.String()
 }
 
-// printPattern escapes what a pattern cannot hold as it is.
+// printPattern escapes the characters that a pattern cannot hold.
 func printPattern(p string) string { return escape(p, "!$&'()*+,;=:@-._~/") }

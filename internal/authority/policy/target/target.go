@@ -1,6 +1,6 @@
 // Package target reads network destinations and the rules over them. A URL is
 // either read in its one canonical form or refused: nothing is guessed, so that
-// what is decided is what is dialled. Start at [Parse], [URL] and [ParseRule].
+// the decided target is the dialled one. Start at [Parse], [URL] and [ParseRule].
 //
 // The package is pure: it resolves no name and dials nothing.
 package target
@@ -33,7 +33,7 @@ func Parse(method, rawURL string) (tool.Target, error) {
 
 // URL reads a URL into the target that a policy decides and the one URL to send
 // for it: its host, port and dot-free path are the target's, its query is kept,
-// its fragment is dropped. Parsing what it prints gives the same target.
+// its fragment is dropped. Parsing the printed URL gives the same target.
 // It accepts http and https only.
 func URL(method, rawURL string) (*url.URL, tool.Target, error) {
 	t, u, err := parse(method, rawURL)
@@ -148,7 +148,7 @@ func parse(method, raw string) (tool.Target, *url.URL, error) {
 	return t, u, nil
 }
 
-// checkText refuses what different parsers are known to read differently.
+// checkText refuses texts that parsers are known to read differently.
 func checkText(s string) string {
 	if s == "" {
 		return "it is empty"

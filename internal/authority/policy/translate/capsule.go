@@ -10,8 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// capsule reads a policy of Capsule: rules by tool, of which only those that it names may be
-// called.
+// capsule reads a policy of Capsule: rules by tool. Only tools with a rule may be called.
 func (b *builder) capsule(src []byte) error {
 	r := document.NewReader(b.file, document.Options{Code: fault.Usage, Noun: "policy", MaxBytes: MaxSource, AnyText: true, CoreTags: true})
 	n := r.Read(src)

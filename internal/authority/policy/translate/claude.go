@@ -238,7 +238,7 @@ func (b *builder) claudeFiles(s section, e policy.Effect, rule, name, arg string
 		return
 	}
 	b.path(s, e, rule, arg)
-	if s == reads && e != policy.Allow { // what must not be read is not written either
+	if s == reads && e != policy.Allow { // a file that must not be read is not written either
 		b.path(writes, e, rule, arg)
 	}
 }

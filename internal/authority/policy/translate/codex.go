@@ -178,8 +178,8 @@ func (b *builder) codexProjects(rule string, v *document.Node) {
 	})
 }
 
-// codexServers reads MCP servers. Of a server only approved tools are allowed, except those that
-// have a mode of their own.
+// codexServers reads MCP servers. Of a server only approved tools are allowed, except tools with a
+// mode of their own.
 func (b *builder) codexServers(rule string, v *document.Node) {
 	b.table(rule, v, []section{tools}, nil, func(name string) reader {
 		return func(rule string, v *document.Node) { b.codexServer(rule, name, v) }

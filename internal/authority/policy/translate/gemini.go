@@ -82,7 +82,7 @@ func readGeminiRule(n *document.Node) (r geminiRule) {
 			_, err := fmt.Sscanf(v.Text, "%g", &r.priority)
 			r.wrong = r.wrong || v.Kind != document.Number || err != nil
 		case "name", "description", "denyMessage", "deny_message", "source", "allowRedirection", "allow_redirection":
-		default: // modes, interactive, subagent, toolAnnotations and what is not known
+		default: // modes, interactive, subagent, toolAnnotations and unknown keys
 			r.condition = true
 		}
 	}

@@ -1,5 +1,5 @@
 // Package tree describes a folder by digests, so that it can be sent to another machine:
-// only what that machine lacks is sent, and it can check all of it. The messages have the
+// only the missing files are sent, and that machine can check all of it. The messages have the
 // shape of the Bazel Remote Execution API's Directory, FileNode and SymlinkNode, as JSON.
 // Start at [Scan] and [Make].
 package tree

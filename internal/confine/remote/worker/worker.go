@@ -67,8 +67,8 @@ func New(c Config) (*Worker, error) {
 // Close ends every command.
 func (w *Worker) Close() error { return errors.Join(w.box.Close(), w.used.close()) }
 
-// Serve answers the requests of a node on a connection until it ends. Both have proved who
-// they are with certificates.
+// Serve answers the requests of a node on a connection until it ends. Both have proved their
+// identity with certificates.
 func (w *Worker) Serve(ctx context.Context, conn net.Conn) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /missing", w.missing)
@@ -276,7 +276,7 @@ func (w *Worker) perform(ctx context.Context, a *accepted, rw http.ResponseWrite
 		w.fail(rw, err, sandbox.Outcome{})
 		return
 	}
-	defer func() { _ = set.Drop() }() // what is left of it goes with the next start
+	defer func() { _ = set.Drop() }() // the next start removes the rest
 	hold := set.Hold(w.box.Overlay)
 	hold.Bound(sandbox.HeldBytes(work.Limits))
 	p, err := permit.Redeem(a.token, held{hold, work.Bound.Workspace})

@@ -170,7 +170,7 @@ func (s *agentSandboxes) limit() {
 	}
 }
 
-// look retires the sandboxes without a command for a while, and those whose policies do not hold any more.
+// look retires the sandboxes without a command for a while, and the sandboxes of policies that do not hold any more.
 func (s *agentSandboxes) look() {
 	s.mu.Lock()
 	for session, one := range s.open {

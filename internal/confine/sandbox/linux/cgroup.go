@@ -297,8 +297,7 @@ func (g *group) start() {
 	}
 }
 
-// sharedView is the group for one of the commands that are counted in it: what limits were reached
-// since now.
+// sharedView is the group as one of its commands sees it: with the limits that are reached from now on.
 func (g *group) sharedView() *group {
 	if g == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 
 // Config are the surroundings of a Box.
 type Config struct {
-	// Getenv gives the runtime's own variables, of which those that the policy
-	// lists are passed on. nil: there are none.
+	// Getenv gives the runtime's own variables. Variables that the policy lists
+	// are passed on. nil: there are none.
 	Getenv func(name string) (string, bool)
 	// Secret finds a stored value by its policy.EnvSecret.Key, for the commands
 	// that a policy gives one in a variable. nil: there are none.

@@ -78,7 +78,7 @@ func startFailed(e spawn.Exit, c sandbox.Command) error {
 		return fault.Wrap(fault.ToolFailed, e.Errno, "the sandbox's file tree could not be made: %s: %v", e.Failed, e.Errno).
 			WithHint("files may have changed meanwhile: run it again")
 	}
-	hint := hintFor(e.Errno, "`remit doctor` says what this machine can enforce")
+	hint := hintFor(e.Errno, "`remit doctor` shows which confinement this machine supports")
 	if strings.HasPrefix(e.Failed, "/proc mount") && e.Errno == unix.EPERM {
 		hint = "something is mounted over parts of /proc here, as in most containers: show it whole (docker run --security-opt systempaths=unconfined)"
 	}

@@ -81,7 +81,7 @@ func (s *Sandboxes) ready() (*spawn.Spawner, error) {
 	sp, err := spawn.Start()
 	if err != nil {
 		return nil, fault.Wrap(fault.SandboxMissing, err, "the process that makes sandboxes cannot be started: %v", err).
-			ForOperator("%s", hintFor(err, "`remit doctor` says what this machine can enforce"))
+			ForOperator("%s", hintFor(err, "`remit doctor` shows which confinement this machine supports"))
 	}
 	s.spawner = sp
 	return sp, nil

@@ -64,8 +64,8 @@ func stays(chain policy.Chain, c command) bool {
 	return chain.SessionTier() && c.Stdio == nil && c.layers == nil && c.Folder == nil && !c.Long && !c.Observe
 }
 
-// sessionKey is all that a sandbox is made from: the profile, and which files
-// its mounts stand for. who names the policies. false: a file is gone, and the sandbox would not start.
+// sessionKey identifies all inputs of a sandbox: the profile, the policies (who) and the files of its
+// mounts. false: a file is gone, and the sandbox would not start.
 func sessionKey(m machine, who string, p sandbox.Profile) (key string, ok bool) {
 	b := make([]byte, 0, 4096)
 	num := func(list ...int64) {
@@ -126,7 +126,7 @@ func authorityOf(chain policy.Chain) string {
 	return b.String()
 }
 
-// identify adds what tells a file from any other one that is or was at its path.
+// identify adds numbers that distinguish a file from any other one that is or was at its path.
 func identify(b []byte, path string) ([]byte, bool) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_TYPE|unix.STATX_BTIME|unix.STATX_MNT_ID, &st); err != nil {
@@ -138,7 +138,7 @@ func identify(b []byte, path string) ([]byte, bool) {
 	return b, true
 }
 
-// systems remembers for a moment what of the system is there.
+// systems remembers for a moment which files of the system exist.
 type systems struct {
 	mu   sync.Mutex
 	last map[string]foundSystem
@@ -151,7 +151,7 @@ type foundSystem struct {
 	which  []byte // which files the mounts stand for
 }
 
-// systemTime is how long the system's files are taken for what they were.
+// systemTime is the time for which the system's files are taken as unchanged.
 const systemTime = time.Second
 
 // find is [system], with which files its mounts stand for.
@@ -243,7 +243,7 @@ func (s *sessions) again(old *session, open func() (*session, error)) {
 	s.ending.Add(1)
 	go func() {
 		defer s.ending.Done()
-		if one, err := open(); err == nil { // else the next command has one made, and tells what is wrong
+		if one, err := open(); err == nil { // else the next command makes one, and reports the error
 			s.put(one)
 		}
 	}()
@@ -279,7 +279,7 @@ func (s *sessions) expire() {
 	s.idle = nil
 }
 
-// close ends all sessions and waits for what is under way.
+// close ends all sessions and waits for running commands.
 func (s *sessions) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -338,14 +338,14 @@ func (b *builder) lookAtLimits() {
 	b.Poke(at(8), prio)
 }
 
-// stay adds what the first process looks at between two commands. Whatever one
-// command could leave to the next is either gone with its processes, or seen
-// here; see docs/RATIONALE.md for the list.
+// stay adds the checks of the first process between two commands. Everything that a
+// command could leave is either gone with its processes, or found here; see
+// docs/RATIONALE.md for the list.
 func (b *builder) stay() {
 	at := b.Seen
 	mounts := b.Save("look", b.Reg(), unix.SYS_OPENAT, cwd, b.Text("/proc/self/mountinfo"), spawn.Int(unix.O_RDONLY|unix.O_CLOEXEC), none)
 	sockets := b.Save("look", b.Reg(), unix.SYS_OPENAT, cwd, b.Text("/proc/self/net/sockstat"), spawn.Int(unix.O_RDONLY|unix.O_CLOEXEC), none)
-	if !kernelAtLeast(6, 13) { // file times go by ticks: what is new must be older than one
+	if !kernelAtLeast(6, 13) { // file times go by ticks: new files must be older than one
 		b.Call("look", unix.SYS_NANOSLEEP, spawn.At(spawn.Object(b.Program, unix.NsecToTimespec(int64(coarseTick)))), none)
 	}
 	child := spawn.Object(b.Program, uint64(1)<<(unix.SIGCHLD-1))

@@ -50,26 +50,26 @@ func (b *Box) isolation(least policy.Isolation) (policy.Isolation, error) {
 
 // needsFull refuses a command that needs full isolation.
 func needsFull(c command, has policy.Isolation) error {
-	what := ""
+	feature := ""
 	switch {
 	case c.image != nil:
-		what = "an image"
+		feature = "an image"
 	case c.layers != nil:
-		what = "holding what a command writes"
+		feature = "holding the writes of a command"
 	case c.Folder != nil:
-		what = "a command with a folder of its own"
+		feature = "a command with a folder of its own"
 	case terminalSize(c.Stdio) != nil:
-		what = "a terminal of the command's own"
+		feature = "a terminal of the command's own"
 	case len(c.Services) > 0:
-		what = "a socket that Remit serves"
+		feature = "a socket that Remit serves"
 	case len(c.Publish) > 0:
-		what = "a published port"
+		feature = "a published port"
 	case c.Observe:
-		what = "observing a command"
+		feature = "observing a command"
 	default:
 		return nil
 	}
-	return fault.New(fault.SandboxMissing, "%s needs full isolation, and this machine has %s", what, has).
+	return fault.New(fault.SandboxMissing, "%s needs full isolation, and this machine has %s", feature, has).
 		ForOperator("`remit doctor` names the missing parts; without a terminal, give the command's streams as pipes")
 }
 

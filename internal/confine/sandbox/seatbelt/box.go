@@ -18,7 +18,7 @@ import (
 // program applies a profile to itself and executes a command.
 const program = "/usr/bin/sandbox-exec"
 
-// Config is what a Box needs of its surroundings. The fields are those of Linux.
+// Config has a Box's inputs. The fields are the same as on Linux.
 type Config struct {
 	Getenv func(name string) (string, bool)
 	Secret func(key string) (string, bool)
@@ -71,7 +71,7 @@ func (b *Box) Image(l policy.Limits, _ string) (*sandbox.Image, error) {
 
 // Overlay fails: this system has no overlay file system.
 func (b *Box) Overlay(string, string, string) (int, error) {
-	return -1, needsLinux("holding what a command writes")
+	return -1, needsLinux("holding the writes of a command")
 }
 
 // NewFolder refuses: it would have to be at a path of the sandbox's own.
@@ -84,7 +84,7 @@ func needsLinux(what string) error {
 		WithHint("use Linux on amd64 or arm64, also in a virtual machine")
 }
 
-// needsFull refuses what only full isolation can do.
+// needsFull refuses commands that need full isolation.
 func needsFull(p policy.Chain, c sandbox.Command) error {
 	switch {
 	case p.Isolation() == policy.FullIsolation:
@@ -183,7 +183,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 		return sandbox.Outcome{}, err
 	}
 	if p.Held() != nil {
-		return sandbox.Outcome{}, needsLinux("holding what a command writes")
+		return sandbox.Outcome{}, needsLinux("holding the writes of a command")
 	}
 	limits := sandbox.WithDefaults(p.Limits())
 	pr, err := b.prepare(ctx, p.Chain(), limits, c, func(dir, exe string, names []string) error {
@@ -219,7 +219,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 	return r.do(ctx)
 }
 
-// Probe says what this machine can confine with.
+// Probe returns the kinds of confinement that this machine supports.
 func Probe() []sandbox.Layer {
 	l := sandbox.Layer{Name: "isolation: landlock", Required: true, Detail: "Seatbelt by " + program +
 		"; only if every policy of the chain allows it. Remit tests its profiles as text, and not on Apple hardware"}

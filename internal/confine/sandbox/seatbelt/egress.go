@@ -15,8 +15,8 @@ import (
 )
 
 // exit is the way out of one command: nothing, or a proxy on a port of the machine's own
-// loopback addresses. Others can connect there, too: the proxy serves only those who know
-// its password, which is the command's alone.
+// loopback addresses. Other programs can connect there, too: the proxy serves only clients
+// with its password, which only the command knows.
 type exit struct {
 	proxy  sandbox.Proxy
 	port   int
@@ -55,7 +55,7 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, tmp
 		}
 	}
 	for _, l := range e.open {
-		e.served.Go(func() { _ = e.proxy.Serve(l) }) // it ends with Close; what failed before that is in its report
+		e.served.Go(func() { _ = e.proxy.Serve(l) }) // it ends with Close; earlier errors are in its report
 	}
 	return e, nil
 }

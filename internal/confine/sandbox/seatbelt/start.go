@@ -80,8 +80,8 @@ func (r run) do(ctx context.Context) (sandbox.Outcome, error) {
 	return out, nil
 }
 
-// await waits for the end of the command, and makes it when the time is over. What is left
-// of its processes is killed in any case.
+// await waits for the end of the command, and ends it when its time is over. Its remaining
+// processes are killed in any case.
 func (r run) await(ctx context.Context, cmd *exec.Cmd) (timedOut bool) {
 	limit := sandbox.TimeLimit(r.p, r.c)
 	timer := time.NewTimer(limit)
@@ -128,7 +128,7 @@ func (r run) judge(out *sandbox.Outcome, cmd *exec.Cmd) {
 	}
 }
 
-// script is what the sandbox's first process does: it says that the sandbox is there, sets
+// script is the script of the sandbox's first process: it reports that the sandbox is there, sets
 // the limits, and becomes the command. It holds nothing of the command but numbers. A
 // limit that the machine does not grant stays at the lower one.
 func script(p sandbox.Profile) string {
@@ -153,8 +153,8 @@ func limits(p sandbox.Profile) map[string]string {
 	return out
 }
 
-// closeInherited keeps files that this process was started with from its commands, which
-// could use them whatever the profile says.
+// closeInherited keeps the inherited files of this process from its commands. No profile could
+// stop a command from using them.
 var closeInherited = sync.OnceFunc(func() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -178,7 +178,7 @@ func newScratch() (string, error) {
 		err = os.Mkdir(filepath.Join(real, "home"), 0o700)
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir) // what is left of it is empty
+		_ = os.RemoveAll(dir) // the rest is empty
 	}
 	return real, err
 }
@@ -190,7 +190,7 @@ type streams struct {
 	mine            []*os.File // given by the caller
 }
 
-// pipe is what a command writes to, and what was read of it.
+// pipe is a pipe for a command's output, with the output that was read.
 type pipe struct {
 	w    *os.File
 	r    *os.File
@@ -223,7 +223,7 @@ func drain(r io.Reader, keep int64) (s sandbox.Stream) {
 	}
 }
 
-// end gives what was read, and waits only a while for writers that are left.
+// end returns the output, and waits only a while for remaining writers.
 func (p pipe) end() sandbox.Stream {
 	if p.r == nil {
 		return sandbox.Stream{}
@@ -296,7 +296,7 @@ func (s *streams) closeCommands() {
 	}
 }
 
-// end gives what was captured, and whether the sandbox was there.
+// end returns the captured output, and whether the sandbox had started.
 func (s *streams) end() (out, err sandbox.Stream, begun bool) {
 	return s.out.end(), s.err.end(), s.begun.end().Total > 0
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // systemPaths are what programs of macOS need to run at all. /System/Volumes leads to
-// every file of the machine, so only what holds the shared libraries is shown of it.
+// every file of the machine, so only its folder of shared libraries is shown.
 var systemPaths = []string{"/bin", "/sbin", "/usr/bin", "/usr/lib", "/usr/libexec", "/usr/sbin", "/usr/share",
 	"/System/Library", "/System/Cryptexes", "/System/Volumes/Preboot/Cryptexes", "/Library/Apple", "/Library/Developer/CommandLineTools",
 	"/nix/store", "/private/etc/localtime", "/private/etc/ssl", "/private/var/db/dyld", "/private/var/db/timezone",
@@ -23,7 +23,7 @@ var standardPaths = []string{"/Applications/Xcode.app/Contents/Developer", "/Lib
 	"/private/etc/services", "/private/etc/protocols", "/private/etc/shells", "/private/etc/profile", "/private/etc/zshenv", "/private/etc/zprofile", "/private/etc/bashrc",
 	"/private/etc/paths", "/private/etc/paths.d", "/private/etc/gitconfig", "/private/etc/hosts"}
 
-// system finds what of the system is there, and the folders of the trusted PATH.
+// system finds the existing paths of the system, and the folders of the trusted PATH.
 func system(path []string, standard bool) (mounts []sandbox.Mount) {
 	all := slices.Concat(systemPaths, path)
 	if standard {

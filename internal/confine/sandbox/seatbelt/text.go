@@ -20,7 +20,7 @@ type Text struct {
 	Params []string
 }
 
-// Own is what a command has beside what its policies show it.
+// Own are a command's resources besides those of its policies.
 type Own struct {
 	Tmp  string // its private folder, canonical; "": it has none
 	Port int    // of the proxy on the loopback addresses; 0: there is no proxy
@@ -31,14 +31,13 @@ type Own struct {
 // maxBytes bounds the profile with its parameters: both are arguments of one program.
 const maxBytes = 600 << 10
 
-// The operations that reading and writing consist of. What is readable can be executed,
-// as on Linux.
+// The operations of reading and writing. A readable file can be executed, as on Linux.
 const (
 	reading = "file-read* file-map-executable process-exec*"
 	writing = "file-write*"
 )
 
-// base is what every program needs. It names nothing of a person's, and no service that
+// base has the rules that every program needs. It names nothing of a person's, and no service that
 // acts for its callers: no pasteboard, keychain, Launch Services, preferences, DNS or
 // certificate service, and no Apple events.
 const base = `(version 1)
@@ -77,7 +76,7 @@ const base = `(version 1)
 (allow file-read-data file-write-data file-ioctl (literal "/dev/dtracehelper"))
 `
 
-// last is what no rule before it may allow.
+// last denies operations even if an earlier rule allows them.
 const last = "(deny file-write-setugid)\n"
 
 // anyCase is a pattern of a plain name in any case.
@@ -158,7 +157,7 @@ func (w *writer) filter(kind, at string) string {
 	return "(" + kind + ` (param "` + name + `"))`
 }
 
-// of is the condition on what a mount is about.
+// of is the condition for the paths of a mount.
 func (w *writer) of(m sandbox.Mount) string {
 	if m.Folder {
 		return w.filter("subpath", m.Path)
@@ -237,8 +236,8 @@ func (w *writer) steering(m sandbox.Mount, own Own) {
 	}
 }
 
-// pins keep what the rules speak of in its place: a folder that is renamed would take
-// what is in it out of the rules about its path.
+// pins keep the paths of the rules in their place: a renamed folder would take its
+// contents out of the rules about its path.
 func (w *writer) pins(p sandbox.Profile, own Own) {
 	seen := map[string]bool{}
 	writable := func(at string) bool {

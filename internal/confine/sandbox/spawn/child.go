@@ -15,7 +15,7 @@ func runtimeBeforeFork()
 //go:linkname runtimeAfterFork syscall.runtime_AfterFork
 func runtimeAfterFork()
 
-// record is what a sandbox says on its status descriptor.
+// record is a report of a sandbox on its status descriptor.
 type record struct {
 	What uint64 // recordFailed, ...
 	Val  uint64 // the errno, or the wait status of the command
@@ -124,7 +124,7 @@ func child(h *header, ops unsafe.Pointer) {
 		_, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0)
 	}
 	if e != 0 {
-		exit(126) // without a descriptor there is no report
+		exit(126) // there is no descriptor to report the error on
 	}
 	forget()
 	i, e := perform(h, ops, 0, uintptr(h.NOps))
@@ -242,7 +242,7 @@ func host(h **header, rec *record) uintptr {
 func attach(rec *record, status uintptr) {
 	_, _, e := syscall.RawSyscall6(unix.SYS_DUP3, status, StatusFD, unix.O_CLOEXEC, 0, 0, 0)
 	if e != 0 {
-		exit(126) // without a descriptor there is no report
+		exit(126) // there is no descriptor to report the error on
 	}
 	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
 		fail(rec, 0, e)
@@ -299,8 +299,8 @@ func tool(h *header, ops unsafe.Pointer, rec *record) {
 	fail(rec, uintptr(h.Before)+i, e)
 }
 
-// same looks, and compares with what was seen first. A look that fails is a
-// difference.
+// same looks again, and compares the result with the first look. A look that
+// fails is a difference.
 //
 //go:norace
 //go:nosplit

@@ -6,6 +6,6 @@
 // executes the command. The program itself is never forked, so neither its heap
 // nor its threads make a start slow.
 //
-// Start at [Start], [Program] and [Spawner.Spawn]. What the calls are, and why
-// they confine, is decided by package sandbox; here is only the mechanism.
+// Start at [Start], [Program] and [Spawner.Spawn]. Package sandbox chooses the
+// calls, and explains why they confine; here is only the mechanism.
 package spawn

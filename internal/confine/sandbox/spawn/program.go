@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors that a program finds in its first registers, and the one that
-// the record of what became of it is written to.
+// Descriptors that a program finds in its first registers, and the descriptor
+// for the record of its end.
 const (
 	RegStdin  Reg = 0
 	RegStdout Reg = 1
@@ -67,11 +67,11 @@ type header struct {
 }
 
 // watch is a part of a staying process's program: calls that look at something,
-// and where in the data they put what they saw. What was seen first lies behind.
+// and the place of their results in the data. The first results lie behind it.
 type watch struct {
 	From, To uint64 // calls
 	Seen     uint64 // offset in the data
-	Len      uint64 // bytes, of both what was seen now and first
+	Len      uint64 // bytes of the present and of the first result
 }
 
 // Program is a list of system calls: first those of the sandbox's first
@@ -229,7 +229,7 @@ func (p *Program) Hand(step string, r Reg) {
 	p.hands++
 }
 
-// Pause divides the first process's part. What comes before can be done ahead of
+// Pause divides the first process's part. The calls before it can be made ahead of
 // time, in a sandbox that then waits for the rest ([Spawner.Prepare]); the rest
 // may use its registers but not what it poked into the data.
 func (p *Program) Pause() {
@@ -250,10 +250,10 @@ func (p *Program) Head() []byte {
 func (p *Program) Fork() { p.fork, p.forked = len(p.ops), true }
 
 // Stay ends the part that makes a sandbox for one command after the other
-// ([Child.Stay]). The calls added after it look at what a command could leave,
-// and write it with [Program.Seen]; those after [Program.Around] look at what may
-// have changed around the sandbox. When anything is not as it was seen first, or
-// a call fails, no further command is run. n is how many bytes each can see.
+// ([Child.Stay]). The calls added after it look for remains of a command, and
+// write the results with [Program.Seen]; calls after [Program.Around] look for
+// changes around the sandbox. If a result differs from the first one, or a call
+// fails, no further command is run. n is the number of bytes that each can see.
 func (p *Program) Stay(n int) {
 	p.stays = true
 	p.own = watch{From: uint64(len(p.ops)), Len: uint64(n)}

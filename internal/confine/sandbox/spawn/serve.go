@@ -21,7 +21,7 @@ type request struct {
 	Flags uint64 // of clone
 }
 
-// report is what the spawner says of a request.
+// report is the spawner's answer to a request.
 type report struct {
 	Seq    uint64
 	Kind   uint64 // reportStarted (with a pidfd beside it) or reportEnded
@@ -49,7 +49,7 @@ func init() {
 	}
 }
 
-// isSpawner holds only for what Start has started: the name alone, or an
+// isSpawner reports whether Start has started this process: the name alone, or an
 // inherited socket alone, is not enough, and no variable plays a part.
 func isSpawner() bool {
 	if len(os.Args) != 1 || os.Args[0] != processName {

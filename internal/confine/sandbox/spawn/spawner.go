@@ -53,7 +53,7 @@ type Child struct {
 	used atomic.Int64 // of a first process that is killed: the processor time until then
 
 	// Known once ended is closed.
-	cpu    time.Duration // of the first process and of those that it has waited for
+	cpu    time.Duration // of the first process and of the processes that it has waited for
 	maxRSS int64
 	lost   bool
 }
@@ -132,7 +132,7 @@ func (s *Spawner) Close() error {
 func (s *Spawner) Alive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err == nil // known before the sandboxes are told, and so before who asks for the next one
+	return s.err == nil // known before the sandboxes are told, and so before the next request for one
 }
 
 // listen hands reports to the sandboxes that they are about.
@@ -210,8 +210,8 @@ func (s *Spawner) Spawn(p *Program, flags uintptr, files [3]int) (*Child, error)
 	return c, nil
 }
 
-// Prepare starts a sandbox, of which only what comes before the program's pause
-// is done. It then waits to be resumed, or ended.
+// Prepare starts a sandbox, which makes only the calls before the program's
+// pause. It then waits to be resumed, or ended.
 func (s *Spawner) Prepare(p *Program, flags uintptr) (*Child, error) {
 	prog, err := memory(p.Head())
 	if err != nil {
@@ -379,7 +379,7 @@ func receive(f *os.File, buf []byte) (n int, fds []int, err error) {
 	rerr := raw.Read(func(fd uintptr) bool {
 		var oobn int
 		n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
-		if err == unix.ECONNRESET { // it ended with something unread; what it said before is there still
+		if err == unix.ECONNRESET { // it ended with something unread; its earlier messages are still there
 			n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
 		}
 		if err == unix.EAGAIN || err == unix.EINTR {

@@ -74,8 +74,7 @@ func signal(pid, parent int, sig unix.Signal) {
 	}
 }
 
-// parentOf reads the parent of a process. What has ended and only waits to be
-// collected is not alive.
+// parentOf reads the parent of a process. A zombie is not alive.
 func parentOf(pid int) (parent int, alive bool) {
 	p, ok := readProcess(pid)
 	return p.parent, ok && !p.ended
@@ -85,7 +84,7 @@ func parentOf(pid int) (parent int, alive bool) {
 type process struct {
 	parent  int
 	ended   bool          // it only waits to be collected
-	cpu     time.Duration // of it and of those that it has waited for
+	cpu     time.Duration // of it and of the processes that it has waited for
 	threads int
 }
 
@@ -146,8 +145,8 @@ func descendants(root int) map[int]int {
 	return out
 }
 
-// walk visits the processes below one; those below a process for which visit
-// gives false are left out.
+// walk visits the processes below one, except the processes below one for which
+// visit returns false.
 func walk(root int, visit func(pid int, p process) bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -23,7 +23,7 @@ type Zygote struct {
 var errGone = errors.New("the sandbox has ended")
 
 // Stay gives a prepared sandbox the rest of a program that ends with
-// [Program.Stay]. What fails of it is told by the first command.
+// [Program.Stay]. The first command reports its errors.
 func (c *Child) Stay(p *Program) (*Zygote, error) {
 	c.prog = p
 	program, err := p.rest()
@@ -67,8 +67,8 @@ func (c *Child) tell(msg []byte, fds []int) error {
 	return err
 }
 
-// Call runs the command of a program that has no other parts than what its
-// zygote is to do for it, and after [Program.Fork] the command's own. There must
+// Call runs the command of a program that has only two parts: the calls of its
+// zygote and, after [Program.Fork], the command's own. There must
 // be no other one under way. It ends when every process of the command is gone;
 // a kill ends the zygote too.
 func (z *Zygote) Call(p *Program, files [3]int) (*Child, error) {

@@ -45,8 +45,8 @@ func moment(t time.Time) time.Time {
 }
 
 // stale is the error for a change that was based on an old version.
-func stale(what string, is, want int64) error {
-	return fault.New(fault.Stale, "%s is at version %d, not %d: it was changed meanwhile", what, is, want).WithHint("read it again and repeat the change")
+func stale(name string, have, want int64) error {
+	return fault.New(fault.Stale, "%s is at version %d, not %d: it was changed meanwhile", name, have, want).WithHint("read it again and repeat the change")
 }
 
 // SaveAgent implements store.Sessions.
