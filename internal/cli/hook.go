@@ -16,6 +16,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -249,9 +250,20 @@ func (h *hookDoor) askAhead(ctx context.Context, a *app.App, q runs.ClientReques
 		return runs.Asked{}, nil //nolint:nilerr // the shell cannot start there, either
 	}
 	args := tool.Args{"cwd": startIn(q.Workspace, dir)}
-	args["script"], _ = e.Script()
-	return a.Runs.AskAhead(ctx, q, args)
+	script, _ := e.Script()
+	args["script"] = script
+	asked, err := a.Runs.AskAhead(ctx, q, args)
+	for i, why := range asked.Reasons {
+		asked.Reasons[i] = show(why)
+	}
+	if shown := showLines(script); len(asked.Reasons) > 0 && shown != script {
+		asked.Reasons = append(asked.Reasons, "the script has characters that a terminal does not show, here as escapes: "+clip.Text(shown, maxShownScript))
+	}
+	return asked, err
 }
+
+// maxShownScript bounds a script in the question to an agent's user, in bytes. The agent shows all of it.
+const maxShownScript = 4000
 
 // sandboxed is the command line that runs a script of the agent in the sandbox, with the questions that its user
 // has answered if it runs. It begins with the path of this program, or of the small one beside it, and holds no word that a
@@ -326,8 +338,11 @@ func adviseHook(q store.Approval) string {
 	if len(q.Roles) > 0 {
 		return "a person with the role " + strings.Join(q.Roles, " or ") + " answers in the web UI; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
 	}
-	return "a person answers with: remit approvals approve " + q.ID.String() +
-		"; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
+	who := "a person answers"
+	if q.Needs > 1 {
+		who = fmt.Sprintf("%d people answer", q.Needs)
+	}
+	return who + " with: remit approvals approve " + q.ID.String() + "; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
 }
 
 // decide takes the event's calls through the runner.

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -131,9 +132,7 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		return err
 	}
 	var refused refusals
-	asked := slices.ContainsFunc(res.Command.Refusals, func(r sandbox.Refusal) bool { return r.Asked })
 	for _, c := range res.Command.Connections {
-		asked = asked || c.Asked
 		if c.Hint = ""; c.Refused() { // the hint is for the policy's author
 			refused.add(c)
 		}
@@ -142,9 +141,7 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		s.errorf("%s\n", note)
 	}
 	s.printRefusals(&refused, res.Command)
-	if asked && q.Agent != "" {
-		s.errorf("  run exactly this command again: your user is then asked, by %s or with remit approvals\n", show(q.Agent))
-	}
+	s.printOpen(q.Agent, res.Open)
 	s.printHints(res.Command)
 	if o := res.Command; res.Err != nil && (o.Duration == 0 || o.Limit != "" || o.Signal != "" || o.TimedOut) {
 		s.complain(res.Err)
@@ -153,6 +150,17 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		}
 	}
 	return execExit(ctx.Err() != nil, res)
+}
+
+// printOpen tells an agent how its command's open questions are answered.
+func (s *session) printOpen(agent string, open []store.Approval) {
+	if slices.ContainsFunc(open, runs.Alone) {
+		s.errorf("  run exactly this command again: your user is then asked, by %s or with remit approvals\n", show(agent))
+	}
+	open = slices.DeleteFunc(open, runs.Alone)
+	for _, q := range open[:min(len(open), maxRefusals)] {
+		s.errorf("  %s\n", show(adviseHook(q)))
+	}
 }
 
 // maxRecorded is how much of a stream is kept for the record, in bytes. Policies set less.

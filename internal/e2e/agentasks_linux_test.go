@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // hooked is an agent with a hook that asks its user, in one session.
@@ -104,15 +105,12 @@ func TestTheAgentAsksAboutACommand(t *testing.T) {
 	if again, _ := a.line("cd . && touch made"); again != line {
 		t.Errorf("another question for the same command: %s\n%s", line, again)
 	}
-	id := regexp.MustCompile(`'--approved' '([0-9a-f-]+)'`).FindStringSubmatch(line)
-	if id == nil {
-		t.Fatalf("no question in %s", line)
-	}
+	id := approved(t, line)
 	for name, changed := range map[string]string{
 		"another script":    strings.Replace(line, "touch made", "touch made ", 1),
 		"another policy":    strings.Replace(line, policy, w.beside("p2.yaml", strings.Replace(policyText(t, policy), "ask: [", "ask: ['true', ", 1)), 1),
-		"another question":  strings.Replace(line, id[1], strings.Repeat("0", 8)+id[1][8:], 1),
-		"no question":       strings.Replace(line, id[0], "", 1),
+		"another question":  strings.Replace(line, id, strings.Repeat("0", 8)+id[8:], 1),
+		"no question":       strings.Replace(line, "'--approved' '"+id+"'", "", 1),
 		"another workspace": strings.Replace(line, w.workspace, w.mkdirIn("sub"), 1),
 	} {
 		if changed == line {
@@ -135,7 +133,7 @@ func TestTheAgentAsksAboutACommand(t *testing.T) {
 	a.mode = "default"
 	a.line("touch made more")
 	before := w.waiting()
-	if a.ends(); w.waiting() != before-1 { // others were not asked by the agent
+	if a.ends(); w.waiting() != 2 { // of another policy and another workspace
 		t.Errorf("%d questions wait after the end of the session, %d before", w.waiting(), before)
 	}
 	w.must(0, "verify")
@@ -154,7 +152,13 @@ func policyText(t *testing.T, file string) string {
 func TestTheAgentAsksAboutAHostOnce(t *testing.T) {
 	w, _ := shells(t)
 	var got []string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { got = append(got, "other "+q.Method) }))
+	t.Cleanup(other.Close)
 	host := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/away" {
+			http.Redirect(rw, q, "http://"+other.Listener.Addr().String()+"/a", http.StatusFound)
+			return
+		}
 		got = append(got, q.Method+" "+q.URL.Path)
 		_, _ = rw.Write([]byte("page " + q.URL.Path + "\n"))
 	}))
@@ -180,14 +184,31 @@ func TestTheAgentAsksAboutAHostOnce(t *testing.T) {
 		}
 	}
 	n := len(got)
-	for name, script := range map[string]string{"posts": "curl -sf -d x " + host.URL + "/a", "deletes": "curl -sf -X DELETE " + host.URL + "/a"} {
+	for name, script := range map[string]string{
+		"posts": "curl -sf -d x " + host.URL + "/a", "deletes": "curl -sf -X DELETE " + host.URL + "/a", "another port": "curl -sf " + other.URL,
+		"a redirect": "curl -sfL " + host.URL + "/away", "posts in a tunnel": "curl -sfp -d x " + host.URL + "/a", "another port in a tunnel": "curl -sfp " + other.URL,
+	} {
 		if r, question := a.do(script); r.status == 0 || question != "" || len(got) != n {
 			t.Errorf("%s: %+v, %q, %q", name, r, question, got[n:])
 		}
 	}
-	other := &hooked{w, t, policy, "s2", "default"}
-	if r, _ := other.do(curl("/a")); r.status == 0 || len(got) != n {
-		t.Errorf("another session: %+v", r)
+	for name, then := range map[string]*hooked{
+		"another session":        {w, t, policy, "s2", "default"},
+		"another agent's policy": {w, t, w.beside("later.yaml", policyText(t, policy)+"approvals: {session: true}\n"), "s1", "default"},
+		"a policy that denies":   {w, t, w.beside("deny.yaml", strings.Replace(policyText(t, policy), "network: {ask", "network: {deny", 1)), "s1", "default"},
+	} {
+		if r, question := then.do(curl("/a")); r.status == 0 || question != "" || len(got) != n {
+			t.Errorf("%s: %+v, %q", name, r, question)
+		}
+	}
+	a.ends()
+	if r, question := a.do(curl("/a")); r.status == 0 || question != "" || len(got) != n {
+		t.Errorf("after the end of the session: %+v, %q", r, question)
+	}
+	short := &hooked{w, t, w.beside("short.yaml", policyText(t, policy)+"approvals: {expires: 1ms}\n"), "s1", "default"}
+	short.do(curl("/a"))
+	if r, question := short.do(curl("/a")); r.status == 0 || question == "" || len(got) != n {
+		t.Errorf("a yes whose time is over: %+v, %q", r, question)
 	}
 	w.must(0, "verify")
 }
@@ -197,7 +218,7 @@ func TestTheAgentAsksAboutAFile(t *testing.T) {
 	w, _ := shells(t)
 	policy := w.beside("file.yaml", "version: 1\nname: p\nfiles: {read: {allow: ['**']}, write: {allow: ['**'], ask: ['*.md']}}\ncommands: {allow: ['**'], untold: allow}\n")
 	a := &hooked{w, t, policy, "s1", "default"}
-	const script = `printf new | tee "$(echo notes).md" "$(echo more).md" free.txt`
+	const script = `printf new 2>&1 <a.txt | tee "$(echo notes).md" "$(echo more).md" free.txt` // with characters that JSON may escape
 	if r, question := a.do(script); r.status == 0 || question != "" || !strings.Contains(r.err, "run exactly this command again") {
 		t.Fatalf("the first time: %+v, %q", r, question)
 	}
@@ -254,4 +275,136 @@ func TestInspectedCommandsShareASandbox(t *testing.T) {
 	if first.status != 0 || second.out != first.out+"left\n" {
 		t.Errorf("%+v, then %+v", first, second)
 	}
+}
+
+// A yes is of the session that asked, also where another session asks the same at the same moment, and for as many people as
+// the policy wants.
+func TestAYesIsOfTheSessionThatAsked(t *testing.T) {
+	w, _ := shells(t)
+	host := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("page")) }))
+	t.Cleanup(host.Close)
+	text := "version: 1\nname: p\nfiles: {read: {allow: ['**']}, write: {allow: ['**'], ask: ['*.md']}}\ncommands: {allow: ['**'], untold: allow, ask: ['seq **', 'expr **']}\nnetwork: {ask: ['" + host.URL + "']}\n"
+	policy := w.beside("ask.yaml", text)
+	const script = "seq 1"
+	curl := "curl -sf " + host.URL
+	one, two, deaf := &hooked{w, t, policy, "s1", "default"}, &hooked{w, t, policy, "s2", "default"}, &hooked{w, t, policy, "s3", "bypassPermissions"}
+
+	for _, what := range []string{script, curl} {
+		if what == curl { // asked about after the refusal
+			one.do(what)
+			two.do(what)
+		}
+		first, _ := one.line(what)
+		second, question := two.line(what)
+		if question == "" || approved(t, first) == approved(t, second) {
+			t.Fatalf("%s is asked about by %s\nand %s", what, first, second)
+		}
+		forged := strings.Replace(second, approved(t, second), approved(t, first), 1)
+		if r := two.bash(forged); r.status == 0 {
+			t.Errorf("%s by the question of another session: %+v", what, r)
+		}
+		if r := two.bash(second); r.status != 0 {
+			t.Errorf("%s after the yes: %+v", what, r)
+		}
+		if r := one.bash(strings.Replace(first, "'--approved' '"+approved(t, first)+"'", "", 1)); r.status == 0 {
+			t.Errorf("%s by the yes of another session: %+v", what, r)
+		}
+		if r := one.bash(first); r.status != 0 {
+			t.Errorf("%s after its own yes: %+v", what, r)
+		}
+	}
+
+	line, _ := one.line("seq 2") // answered elsewhere
+	w.must(0, "approvals", "approve", approved(t, line))
+	if r, _ := deaf.do("seq 2"); r.status == 0 {
+		t.Errorf("a yes that another session has not used yet: %+v", r)
+	}
+	if r, question := one.do("seq 2"); r.status != 0 || question != "" {
+		t.Errorf("a yes given elsewhere: %+v, %q", r, question)
+	}
+	line, _ = one.line("seq 3")
+	w.must(0, "approvals", "approve", "--session", approved(t, line))
+	for range 2 {
+		if r, question := one.do("seq 3"); r.status != 0 || question != "" {
+			t.Errorf("a yes for the session: %+v, %q", r, question)
+		}
+	}
+
+	if _, question := one.line("seq 1; echo \u202e; expr 1"); !strings.Contains(question, `seq **`) || !strings.Contains(question, `expr **`) || !strings.Contains(question, `echo \u202e; expr 1`) {
+		t.Errorf("the question does not tell all: %q", question)
+	}
+	for more, want := range map[string]string{"approvers: 2": "2 people answer with: remit approvals approve", "roles: [boss]": "the role boss answers"} {
+		a := &hooked{w, t, w.beside("more.yaml", text+"approvals: {"+more+"}\n"), "s1", "default"}
+		for _, script := range []string{"seq 1", curl} {
+			for range 2 {
+				if r, question := a.do(script); r.status == 0 || question != "" || !strings.Contains(r.err, want) || strings.Contains(r.err, "your user is then asked") {
+					t.Errorf("%s, %s: %+v, %q", more, script, r, question)
+				}
+			}
+		}
+	}
+	a := &hooked{w, t, w.beside("once.yaml", text+"approvals: {session: false, timeout: 1ms}\n"), "s1", "default"}
+	for _, script := range []string{curl, "echo 1 >$(echo a).md"} {
+		for i := range 4 { // refused, asked about and run, and again
+			if r, question := a.do(script); (question != "") != (i%2 == 1) || (r.status == 0) != (i%2 == 1) {
+				t.Errorf("the run %d of %s: %+v, %q", i, script, r, question)
+			}
+		}
+	}
+	w.must(0, "verify")
+}
+
+// approved is the question in a command line.
+func approved(t *testing.T, line string) string {
+	t.Helper()
+	id := regexp.MustCompile(`'--approved' '([0-9a-f-]+)'`).FindAllStringSubmatch(line, -1)
+	if len(id) != 1 {
+		t.Fatalf("%d questions in %s", len(id), line)
+	}
+	return id[0][1]
+}
+
+// Processes that are killed lose no yes before the script has begun, and use none twice after that.
+func TestKilledWhileTheAgentAsks(t *testing.T) {
+	w, _ := shells(t)
+	policy := w.beside("ask.yaml", "version: 1\nname: p\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}\ncommands: {allow: ['**'], ask: ['tee **']}\n")
+	a := &hooked{w, t, policy, "s1", "default"}
+	const script = "echo begun | tee -a begun; sleep 60"
+	keeper := func() *os.Process {
+		p, err := os.FindProcess(w.keeperPID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for name, victim := range map[string]func(shell *os.Process) *os.Process{
+		"the keeper": func(*os.Process) *os.Process { return keeper() },
+		"the shell":  func(shell *os.Process) *os.Process { return shell },
+	} {
+		begun := filepath.Join(w.workspace, "begun")
+		_ = os.Remove(begun)
+		line, _ := a.line(script)
+		w.must(0, "approvals", "approve", approved(t, line))
+		_ = keeper().Kill() // after the yes
+		w.keeper()
+		c := a.command()
+		c.Path, c.Args, c.Dir = "/bin/bash", []string{"bash", "-c", "exec " + line}, a.workspace
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for b := []byte(nil); len(b) == 0; b, _ = os.ReadFile(begun) {
+			time.Sleep(time.Millisecond)
+		}
+		_ = victim(c.Process).Kill() // after the script has begun
+		_ = c.Wait()
+		w.keeper()
+		if r := a.bash(line); r.status == 0 || policyText(t, begun) != "begun\n" {
+			t.Errorf("%s was killed, and the yes used again: %+v", name, r)
+		}
+	}
+	a.ends()
+	if n := w.waiting(); n != 0 {
+		t.Errorf("%d questions wait", n)
+	}
+	w.must(0, "verify")
 }

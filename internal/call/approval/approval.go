@@ -6,6 +6,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -52,9 +53,11 @@ type Desk struct {
 	Continues bool
 	// Before is called before a question is filed; nil: nothing is called.
 	Before func(ctx context.Context)
-	// Within gives the run that the questions of running calls belong to, and whose approvals for the session hold for
+	// Within gives the run that the questions belong to, and whose approvals for the session hold for
 	// them. Nil, also as a result: the call's own run. The commands of an agent's session are runs of their own.
 	Within func(ctx context.Context) *runner.Run
+	// Open is how long a question waits for its answer; 0: as the policies say (approvals.timeout).
+	Open time.Duration
 	// Filed is called after a new question was filed, before its answer is awaited; nil: nothing
 	// is called.
 	Filed func(store.Approval)
@@ -106,6 +109,7 @@ type Body struct {
 	Holder    string          `json:"holder"`
 	Workspace string          `json:"workspace"`
 	Pattern   *Pattern        `json:"pattern,omitempty"`   // the calls that an approval for the session would cover; nil: it cannot be given
+	Within    bool            `json:"within,omitempty"`    // the call was running, and needed one more action
 	Requested bool            `json:"requested,omitempty"` // ahead of the call, which is not made yet
 	Wanted    string          `json:"wanted,omitempty"`    // the caller's reason for the request: untrusted
 	Edits     []Edit          `json:"edits,omitempty"`     // proposed changes of policies, which deny the call; approving it means to apply them
@@ -130,7 +134,7 @@ func (d *Desk) now() time.Time {
 }
 
 // Binding identifies everything that an approval of one call covers: the holder, every policy of
-// the chain with its environment, the grant where the ledger keeps it, the tool as it is now, the
+// the chain with its environment, the grant where the ledger keeps it, a client's session, the tool as it is now, the
 // arguments, and the effects of the call: the same words are another call once a link leads
 // elsewhere, or a file that they name has other content. If approvals may cover a session, the question about a running
 // command's connection is bound to its [connection] pattern instead of the call.
@@ -162,6 +166,10 @@ func Binding(q runner.Question) ([32]byte, error) {
 	add(nil)
 	add(q.Digest[:])
 	add([]byte(q.Spec.ID))
+	if q.Run.Client != "" {
+		add([]byte("session"))
+		add(q.Run.ID[:])
+	}
 	if c, ok := connection(q); ok && q.Terms.Session {
 		text, err := json.Marshal(c)
 		add([]byte("connection"))
@@ -183,31 +191,41 @@ func Binding(q runner.Question) ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// File files a question that is put to people outside of Remit, or finds the one that was filed before. until is when it
-// lapses. People are not notified.
-func (d *Desk) File(ctx context.Context, q runner.Question, until time.Time) (store.Approval, error) {
+// File files a question that is put to people outside of Remit, or finds the one that was filed before. People are not
+// notified. If an approval for the session covers the question, it is not filed, and ok is false.
+func (d *Desk) File(ctx context.Context, q runner.Question) (filed store.Approval, ok bool, err error) {
+	q = d.within(ctx, q)
+	if _, covered, err := d.session(ctx, q); covered || err != nil {
+		return filed, false, err
+	}
 	binding, err := Binding(q)
 	if err != nil {
-		return store.Approval{}, err
+		return filed, false, err
 	}
 	quiet := *d
 	quiet.Filed = nil
-	return quiet.file(ctx, q, binding, until)
+	filed, err = quiet.file(ctx, q, binding, d.until(q))
+	return filed, err == nil, err
 }
 
-// Covered reports whether an approval for the session answers a question.
-func (d *Desk) Covered(ctx context.Context, q runner.Question) (bool, error) {
-	_, ok, err := d.session(ctx, q)
-	return ok && q.Terms.Session, err
-}
-
-// Ask implements runner.Asker.
-func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
-	if q.Within && d.Within != nil {
+// within gives the question as one of the run of [Desk.Within].
+func (d *Desk) within(ctx context.Context, q runner.Question) runner.Question {
+	if d.Within != nil {
 		if run := d.Within(ctx); run != nil {
 			q.Run, q.Call.Index = run, 0
 		}
 	}
+	return q
+}
+
+// until is when a question lapses that is filed now.
+func (d *Desk) until(q runner.Question) time.Time {
+	return d.now().Add(cmp.Or(d.Open, q.Run.Grant.Chain().Terms().ApprovalTimeout))
+}
+
+// Ask implements runner.Asker.
+func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
+	q = d.within(ctx, q)
 	terms := q.Run.Grant.Chain().Terms()
 	if terms.Roles != nil && len(terms.Roles) == 0 {
 		return runner.Answer{}, fault.New(fault.NeedsApproval, "approval is needed, and the policies leave no role that may give it: %s", q.Decision.Reason)
@@ -217,16 +235,14 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		others.Here = nil
 		d = &others
 	}
-	if terms.Session && !q.Decision.ByFlow() {
-		if a, ok, err := d.session(ctx, q); err != nil || ok {
-			return a, err
-		}
+	if a, ok, err := d.session(ctx, q); err != nil || ok {
+		return a, err
 	}
 	binding, err := Binding(q)
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	deadline := d.now().Add(terms.ApprovalTimeout)
+	deadline := d.until(q)
 	for {
 		if !q.Ahead { // an approval that is requested ahead is left for the call itself
 			if a, ok, err := d.claim(ctx, q, binding); err != nil || ok {
@@ -330,6 +346,9 @@ func (d *Desk) sessionBefore(ctx context.Context, q runner.Question, binding [32
 
 // session looks for an approval of the session that matches the call.
 func (d *Desk) session(ctx context.Context, q runner.Question) (runner.Answer, bool, error) {
+	if !q.Run.Grant.Chain().Terms().Session || q.Decision.ByFlow() {
+		return runner.Answer{}, false, nil
+	}
 	var list []store.Approval
 	err := d.patiently(ctx, q, func() (err error) {
 		list, err = d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Run: q.Run.Seq, Sealed: true, Limit: maxSession})
@@ -445,7 +464,7 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 	red := d.Redact.Known()
 	b := Body{
 		Tool: q.Spec.ID, Step: q.Call.Step, Reason: red.Text(q.Decision.Reason), Rule: q.Decision.Rule.String(), Where: placeOf(q.Decision.Rule), Risk: q.Spec.Risk.String(),
-		Holder: q.Run.Grant.Holder(), Workspace: q.Run.Env.Workspace,
+		Holder: q.Run.Grant.Holder(), Workspace: q.Run.Env.Workspace, Within: q.Within,
 	}
 	if args, err := canon.Marshal(map[string]any(q.Call.Args)); err == nil {
 		b.Args = red.JSON(args)

@@ -69,21 +69,17 @@ type Desk struct {
 	// Advice tells a caller how an unanswered question can be answered; nil: as the
 	// command line does.
 	Advice func(filed store.Approval) string
-	Within func(ctx context.Context) *runner.Run // see approval.Desk
+	// Within is the run of an agent's session, see approval.Desk; nil: the questions are not of such a session.
+	Within func(ctx context.Context) *runner.Run
 }
 
-// File files a question that an agent puts to its user, or finds it. Covered questions are not filed: then ok is false.
+// File files a question that an agent puts to its user, or finds it, see approval.Desk.
 func (d *Desk) File(ctx context.Context, q runner.Question) (filed store.Approval, ok bool, err error) {
 	_, st, err := d.of.Grants.Open(ctx)
 	if err != nil {
 		return filed, false, err
 	}
-	desk := d.deskOver(st)
-	if covered, err := desk.Covered(ctx, q); covered || err != nil {
-		return filed, false, err
-	}
-	filed, err = desk.File(ctx, q, st.Now().Add(agentAsks))
-	return filed, err == nil, err
+	return d.deskOver(st).File(ctx, q)
 }
 
 // agentAsks is how long an agent's user may take to answer. The question lapses with the session, too.
@@ -124,7 +120,11 @@ func (d *Desk) deskOver(st store.Backend) *approval.Desk {
 		}
 		return person, who.Role, nil
 	}
-	return &approval.Desk{Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Before: d.Before, Redact: d.of.Home.Redactor(), Past: d.of.pastCalls, History: d.of.ownHistory, Advice: d.Advice, Within: d.Within, Filed: d.of.announce, Edits: d.of.edits}
+	open := time.Duration(0)
+	if d.Within != nil {
+		open = agentAsks
+	}
+	return &approval.Desk{Open: open, Store: st, Now: st.Now, Asker: asker, Wait: d.Wait, Ending: d.of.Ending, Continues: d.Continues, Before: d.Before, Redact: d.of.Home.Redactor(), Past: d.of.pastCalls, History: d.of.ownHistory, Advice: d.Advice, Within: d.Within, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.

@@ -1,8 +1,11 @@
 package runs
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -45,8 +48,8 @@ func (s *Runs) AskAhead(ctx context.Context, q ClientRequest, args tool.Args) (o
 	if script.Decision.Effect == policy.Ask && terms.NeedsOthers(script.Decision.Admin, false) == "" {
 		list = append(list, script)
 	}
-	if terms.Session && terms.NeedsOthers(false, false) == "" && chain.AsksWithin() {
-		if slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return command.Fetches(&a) }) {
+	if chain.AsksWithin() {
+		if terms.Session && terms.NeedsOthers(false, false) == "" && slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return command.Fetches(&a) }) {
 			for _, t := range chain.AskedHosts() {
 				list = append(list, connectionOf(script, chain, t))
 			}
@@ -63,8 +66,8 @@ func (s *Runs) AskAhead(ctx context.Context, q ClientRequest, args tool.Args) (o
 		return out, err
 	}
 	desk := s.Approvals.Desk(false, nil, nil)
+	desk.Within = func(context.Context) *runner.Run { return c.Run }
 	for _, one := range list {
-		one.Run = c.Run
 		if err := out.file(ctx, desk, one); err != nil {
 			return out, err
 		}
@@ -100,8 +103,20 @@ func reasonOf(q runner.Question) string {
 		}
 		return "its commands may connect to " + q.Actions[0].Target.String() + " in this session"
 	}
-	return q.Decision.Reason
+	var out []string
+	for _, r := range q.Decision.Refusals {
+		if !slices.Contains(out, r.Reason) {
+			out = append(out, r.Reason)
+		}
+	}
+	if more := len(out) - maxReasons; more > 0 {
+		out = append(out[:maxReasons], fmt.Sprintf("%d more reasons", more))
+	}
+	return strings.Join(out, "; ")
 }
+
+// maxReasons bounds the reasons of one question that an agent's user reads.
+const maxReasons = 8
 
 // connectionOf is the question of a running script about a connection.
 func connectionOf(script runner.Question, chain policy.Chain, t tool.Target) runner.Question {
@@ -124,13 +139,20 @@ func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientReques
 	if err != nil {
 		return out, err
 	}
+	same, err := json.Marshal(json.RawMessage(s.Home.Redactor().Known().JSON(args))) // as approval.Body has them
+	if err != nil {
+		return out, fault.Wrap(fault.Internal, err, "the arguments cannot be encoded")
+	}
 	list, err := backend.Questions(ctx, store.QuestionFilter{State: store.Waiting, Run: begun.Seq, Sealed: true})
 	for _, filed := range list {
+		if filed.StateAt(backend.Now()) != store.Waiting || !Alone(filed) {
+			continue
+		}
 		body, err := approvals.BodyOf(filed)
 		if err != nil {
 			return out, err
 		}
-		if string(body.Args) != string(args) {
+		if !bytes.Equal(body.Args, same) || !body.Within {
 			continue
 		}
 		connects, about := body.Pattern != nil && body.Pattern.Within, body.Touches
@@ -141,6 +163,11 @@ func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientReques
 		out.Reasons = append(out.Reasons, strings.Join(about, "; ")+wayToAnswer(filed.ID, connects))
 	}
 	return out, err
+}
+
+// Alone reports whether an agent's user can answer a question without other people.
+func Alone(q store.Approval) bool {
+	return q.Needs == policy.DefaultApprovers && !q.Admin && len(q.Roles) == 0
 }
 
 // current returns the running run of a client's session; fault.RunUnknown if there is none.

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
@@ -49,6 +50,8 @@ type ExecResult struct {
 	Command sandbox.Outcome
 	Err     error        // why it did not end well, nil if it exited with 0
 	Learned *LearnedExec // nil unless asked for, and where the command did not begin
+	// Open are the questions that an agent's command asked while it ran and that wait for their answers.
+	Open []store.Approval
 }
 
 // Exec runs a command that a person typed. The command needs no entry in the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -59,7 +60,8 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	if err != nil {
 		return res, err
 	}
-	desk, err := s.shellDesk(ctx, q)
+	var asked openQuestions
+	desk, err := s.shellDesk(ctx, q, &asked)
 	if err != nil {
 		return res, err
 	}
@@ -71,7 +73,30 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: shellTool, Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
 	res.Err = o.Err
 	res.Result, err = b.Finish(ctx, begun, o.Status, o.Fatal)
+	if res.Command.Duration > 0 {
+		res.Open = asked.all()
+	}
 	return res, err
+}
+
+// openQuestions collects questions without an answer. It is safe for concurrent use.
+type openQuestions struct {
+	mu   sync.Mutex
+	list []store.Approval // each once
+}
+
+func (o *openQuestions) add(q store.Approval) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.ContainsFunc(o.list, func(old store.Approval) bool { return old.ID == q.ID }) {
+		o.list = append(o.list, q)
+	}
+}
+
+func (o *openQuestions) all() []store.Approval {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.list)
 }
 
 // sessionRun is the run of an agent's session. It is nil if there can be none.
@@ -84,17 +109,20 @@ func (s *Runs) sessionRun(ctx context.Context, q ClientRequest) *runner.Run {
 }
 
 // shellDesk puts the questions of a script, except the ones that the agent's user has answered.
-func (s *Runs) shellDesk(ctx context.Context, q ShellRequest) (*approvals.Desk, error) {
+func (s *Runs) shellDesk(ctx context.Context, q ShellRequest, open *openQuestions) (*approvals.Desk, error) {
 	if q.Agent == "" || q.Session == "" {
 		return s.Approvals.Desk(false, nil, q.Advice), nil
 	}
 	yes := store.Vote{By: home.Person(), Where: q.Agent, Yes: true}
 	desk := s.Approvals.Desk(false, func(_ context.Context, c approval.Case) (store.Vote, error) {
-		if !slices.Contains(q.Approved, c.Question.ID.String()) {
+		if !Alone(c.Question) || !slices.Contains(q.Approved, c.Question.ID.String()) {
 			return store.Vote{}, approval.ErrNotHere
 		}
 		return yes, nil
-	}, q.Advice)
+	}, func(filed store.Approval) string {
+		open.add(filed)
+		return q.Advice(filed)
+	})
 	of := ClientRequest{Client: q.Agent, Session: q.Session, Policy: q.Policy, Workspace: q.Workspace}
 	desk.Within = func(ctx context.Context) *runner.Run { return s.sessionRun(ctx, of) }
 	return desk, s.approveHosts(ctx, of, q.Approved)
@@ -111,7 +139,7 @@ func (s *Runs) approveHosts(ctx context.Context, q ClientRequest, questions []st
 		if err != nil {
 			return err
 		}
-		if filed.State != store.Waiting || body.Pattern == nil || !body.Pattern.Within {
+		if filed.State != store.Waiting || !Alone(filed) || body.Pattern == nil || !body.Pattern.Within {
 			continue
 		}
 		if run == nil || filed.Run != run.Seq {
