@@ -73,7 +73,7 @@ func run(args []string) error {
 		if err := writePackages(o.out, r, p, docs); err != nil {
 			return err
 		}
-		if err := writeBill(o.out, r, p); err != nil {
+		if err := writeBill(o.out, o.repo, r, p); err != nil {
 			return err
 		}
 		if err := os.WriteFile(filepath.Join(o.out, fmt.Sprintf("remit_%s_linux_%s", r.Version, p.Arch)), p.Data, 0o755); err != nil {
