@@ -141,6 +141,7 @@ func TestPackagesAreReproducible(t *testing.T) {
 		dirs[i] = t.TempDir()
 		must(t, writePackages(dirs[i], r, p, docs))
 		must(t, writeBill(dirs[i], "..", r, p))
+		must(t, writeArchives(dirs[i], r, "remit", []Program{p}, docs))
 		must(t, writeImage(filepath.Join(dirs[i], "oci.tar"), r, []Program{p}, docs))
 		must(t, writeSums(dirs[i]))
 	}
