@@ -22,10 +22,11 @@ NPM_TEST := internal/e2e/testdata/npm
 NPM_AGENTS := internal/e2e/testdata/agents
 
 # Packages: for which architectures, who answers for them, and the OpenSSH key that
-# signs the checksums (none: they are not signed).
+# signs the checksums (none: they are not signed). BASE is the folder that Homebrew and Nix download from.
 ARCHS ?= amd64 arm64
 MAINTAINER ?= Remit maintainers <maintainers@remit.invalid>
 SIGNING_KEY ?=
+BASE ?= https://releases.example.org/remit
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 DIST := dist
 
@@ -55,10 +56,10 @@ build: ## bin/remit and bin/remit-hook: static binaries
 	$(GO) build -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
 	$(GO) build -buildvcs=auto -ldflags '-s -w' -o $(BIN)/remit-hook ./cmd/remit-hook
 
-packages: ## deb, rpm, apk, container image, bill of materials and checksums, in dist/
+packages: ## deb, rpm, apk, npm, container image, bill of materials and checksums, in dist/
 	rm -rf $(DIST)
 	for arch in $(ARCHS); do GOOS=linux GOARCH=$$arch $(MAKE) --no-print-directory build BIN=$(BIN)/packages/$$arch || exit 1; done
-	cd packaging && SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' $(GO) run . -version '$(VERSION)' -maintainer '$(MAINTAINER)' -key '$(abspath $(SIGNING_KEY))' -out ../$(DIST) $(ARCHS:%=../$(BIN)/packages/%/remit)
+	cd packaging && SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' $(GO) run . -version '$(VERSION)' -maintainer '$(MAINTAINER)' -base '$(BASE)' -key '$(abspath $(SIGNING_KEY))' -out ../$(DIST) $(ARCHS:%=../$(BIN)/packages/%/remit)
 
 demo: build ## execute, refuse, verify, replay and report a real plan
 	$(GO) build -o $(BIN)/demo-server ./examples/demo/server

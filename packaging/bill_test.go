@@ -6,10 +6,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+// sbomPackage is what SPDX says of one package.
+type sbomPackage struct {
+	Name, SPDXID, VersionInfo, DownloadLocation, LicenseDeclared, CopyrightText string
+	FilesAnalyzed                                                               *bool
+	Checksums                                                                   []struct{ Algorithm, ChecksumValue string }
+	ExternalRefs                                                                []struct{ ReferenceCategory, ReferenceType, ReferenceLocator string }
+}
 
 // What SPDX 2.3 requires of a document, and what this one promises: it lists what `go
 // version -m` finds in the program.
@@ -23,12 +32,7 @@ func TestBillOfMaterials(t *testing.T) {
 			Created  string
 			Creators []string
 		}
-		Packages []struct {
-			Name, SPDXID, VersionInfo, DownloadLocation, LicenseDeclared, CopyrightText string
-			FilesAnalyzed                                                               *bool
-			Checksums                                                                   []struct{ Algorithm, ChecksumValue string }
-			ExternalRefs                                                                []struct{ ReferenceCategory, ReferenceType, ReferenceLocator string }
-		}
+		Packages      []sbomPackage
 		Relationships []struct{ SPDXElementID, RelationshipType, RelatedSPDXElement string }
 	}
 	must(t, json.Unmarshal(data, &b))
@@ -76,7 +80,12 @@ func TestBillOfMaterials(t *testing.T) {
 			}
 		}
 	}
-	if deps < 20 || deps+2 != len(b.Packages) {
+	rules, err := keyRules("..")
+	must(t, err)
+	if at := slices.IndexFunc(b.Packages, func(p sbomPackage) bool { return p.LicenseDeclared == "MIT" }); at < 0 || b.Packages[at].VersionInfo != rules.Version || !purls["pkg:golang/"+rules.Path+"@"+rules.Version] {
+		t.Errorf("the rules of gitleaks %s are missing", rules.Version)
+	}
+	if deps < 20 || deps+3 != len(b.Packages) {
 		t.Errorf("%d modules, %d packages", deps, len(b.Packages))
 	}
 }

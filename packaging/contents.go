@@ -85,7 +85,7 @@ func documents(repo string, r Release, programs []Program) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	add("/usr/share/licenses/remit/LICENSE", licence, "rpm", "apk", "image")
+	add(licencePath, licence, "rpm", "apk", "image")
 	notices, err := thirdParty(repo, programs)
 	if err != nil {
 		return nil, err
@@ -133,10 +133,16 @@ func changelog(r Release) string {
 	return fmt.Sprintf("remit (%s-1) unstable; urgency=medium\n\n  * %s\n\n -- %s  %s\n", r.Version, what, r.Maintainer, r.Date.Format(time.RFC1123Z))
 }
 
-// noticesPath has the licences that the programs' modules ask to be handed on.
-const noticesPath = docFolder + "third-party-notices.gz"
+// noticesPath has the licences that the programs' modules ask to be handed on, licencePath Remit's own.
+const (
+	noticesPath = docFolder + "third-party-notices.gz"
+	licencePath = "/usr/share/licenses/remit/LICENSE"
+)
 
-// thirdParty joins the licences of all modules that are linked into the programs.
+// isLicence reports whether a file must be handed on with every copy of the programs.
+func isLicence(f File) bool { return f.Path == licencePath || f.Path == noticesPath }
+
+// thirdParty joins the licences of all modules that are linked into the programs, and of the rules that are copied.
 func thirdParty(repo string, programs []Program) ([]byte, error) {
 	linked := modules(programs)
 	folders, err := moduleFolders(repo, linked)
@@ -146,14 +152,21 @@ func thirdParty(repo string, programs []Program) ([]byte, error) {
 	std := &debug.Module{Path: "Go's standard library and runtime", Version: programs[0].Info.GoVersion}
 	folders[std.Path] = folders["golang.org/x/sys"] // the same licence of the same authors
 	var b bytes.Buffer
+	add := func(title, text string) {
+		fmt.Fprintf(&b, "%s\n%s\n\n%s\n\n", title, strings.Repeat("=", len(title)), strings.TrimSpace(text))
+	}
 	for _, m := range append(linked, std) {
 		text, err := licences(folders[m.Path])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Path, err)
 		}
-		title := m.Path + " " + m.Version
-		fmt.Fprintf(&b, "%s\n%s\n\n%s\n\n", title, strings.Repeat("=", len(title)), strings.TrimSpace(text))
+		add(m.Path+" "+m.Version, text)
 	}
+	rules, err := keyRules(repo)
+	if err != nil {
+		return nil, err
+	}
+	add(rules.Path+" "+rules.Version, string(rules.Licence))
 	return compressed(b.Bytes()), nil
 }
 

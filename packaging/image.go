@@ -106,7 +106,7 @@ func layer(r Release, p Program, docs []File) ([]byte, error) {
 		{Path: "/etc/ssl/certs/ca-certificates.crt", Mode: 0o644, Data: roots},
 	}
 	for _, f := range docs {
-		if f.Path == "/usr/share/licenses/remit/LICENSE" || f.Path == noticesPath {
+		if isLicence(f) {
 			files = append(files, f)
 		}
 	}
@@ -118,16 +118,22 @@ func layer(r Release, p Program, docs []File) ([]byte, error) {
 			return nil, err
 		}
 	}
+	err = errors.Join(addFiles(w, "", files, r.Date), w.Close())
+	return b.Bytes(), err
+}
+
+// addFiles writes files into a tar file, below a folder of it.
+func addFiles(w *tar.Writer, folder string, files []File, at time.Time) error {
 	for _, f := range files {
-		h := tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.Path, "/"), Mode: int64(f.Mode), Size: int64(len(f.Data)), ModTime: r.Date, Format: tar.FormatPAX}
+		h := tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(folder+f.Path, "/"), Mode: int64(f.Mode), Size: int64(len(f.Data)), ModTime: at, Format: tar.FormatPAX}
 		if err := w.WriteHeader(&h); err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := w.Write(f.Data); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return b.Bytes(), w.Close()
+	return nil
 }
 
 // folders are the folders of files, and three that the user needs.

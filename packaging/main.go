@@ -1,5 +1,6 @@
 // Command packaging makes the files for installation from programs that are already built: deb, rpm
-// and apk packages, a container image, a bill of materials for each program, and signed checksums.
+// and apk packages, archives that are also packages of npm, a container image, a bill of materials for each program,
+// and signed checksums.
 // It needs neither root nor the network. The same programs give the same files, byte for byte.
 // Start at [run].
 package main
@@ -24,6 +25,7 @@ func main() {
 type options struct {
 	version, maintainer string
 	repo, out, key      string
+	npm, base           string
 	programs            []string
 }
 
@@ -34,6 +36,8 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.maintainer, "maintainer", "", "name and address of who answers for the packages")
 	fs.StringVar(&o.repo, "repo", "..", "folder of Remit's source")
 	fs.StringVar(&o.out, "out", "", "folder to write")
+	fs.StringVar(&o.npm, "npm", "remit", "name of npm's main package; those of the platforms follow from it")
+	fs.StringVar(&o.base, "base", "https://releases.example.org/remit", "URL of the folder that the release will be in, for Homebrew and Nix")
 	fs.StringVar(&o.key, "key", "", "OpenSSH key that signs the checksums; none: they are not signed")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -73,12 +77,18 @@ func run(args []string) error {
 		if err := writePackages(o.out, r, p, docs); err != nil {
 			return err
 		}
-		if err := writeBill(o.out, r, p); err != nil {
+		if err := writeBill(o.out, o.repo, r, p); err != nil {
 			return err
 		}
 		if err := os.WriteFile(filepath.Join(o.out, fmt.Sprintf("remit_%s_linux_%s", r.Version, p.Arch)), p.Data, 0o755); err != nil {
 			return err
 		}
+	}
+	if err := writeArchives(o.out, r, o.npm, programs, docs); err != nil {
+		return err
+	}
+	if err := writeRecipes(o.out, o.base, r, programs); err != nil {
+		return err
 	}
 	if err := writeImage(filepath.Join(o.out, fmt.Sprintf("remit_%s_oci.tar", r.Version)), r, programs, docs); err != nil {
 		return err

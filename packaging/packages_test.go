@@ -140,7 +140,8 @@ func TestPackagesAreReproducible(t *testing.T) {
 	for i := range dirs {
 		dirs[i] = t.TempDir()
 		must(t, writePackages(dirs[i], r, p, docs))
-		must(t, writeBill(dirs[i], r, p))
+		must(t, writeBill(dirs[i], "..", r, p))
+		must(t, writeArchives(dirs[i], r, "remit", []Program{p}, docs))
 		must(t, writeImage(filepath.Join(dirs[i], "oci.tar"), r, []Program{p}, docs))
 		must(t, writeSums(dirs[i]))
 	}
@@ -187,6 +188,11 @@ func TestThirdPartyLicences(t *testing.T) {
 	must(t, err)
 	text, err := io.ReadAll(z)
 	must(t, err)
+	rules, err := keyRules("..")
+	must(t, err)
+	if !strings.Contains(string(text), rules.Path+" "+rules.Version+"\n====") || !strings.Contains(string(text), "Copyright (c) 2019 Zachary Rice") {
+		t.Error("the rules of gitleaks are missing")
+	}
 	for _, m := range p.Info.Deps {
 		if !strings.Contains(string(text), m.Path+" "+m.Version+"\n====") {
 			t.Errorf("%s is missing", m.Path)

@@ -75,6 +75,7 @@ func (p Program) setting(key string) string {
 type Release struct {
 	Version    string // as Debian and RPM order it, as 1.2.3 or 0.0.0~git20261123.680e6f7c1a2b
 	Alpine     string // as apk orders it
+	NPM        string // as npm orders it
 	Commit     string // empty if the programs were not built in a repository
 	Date       time.Time
 	Maintainer string
@@ -123,6 +124,7 @@ func (r *Release) number(version string) {
 		r.Alpine += alpineSuffix(pre)
 	}
 	if exact {
+		r.NPM = semanticVersion(core, pre, "")
 		return
 	}
 	sep := "+git"
@@ -131,10 +133,14 @@ func (r *Release) number(version string) {
 	}
 	day := r.Date.Format("20060102")
 	r.Version += sep + day
+	stamp := "git" + day
 	if r.Commit != "" {
-		r.Version += "." + r.Commit[:min(12, len(r.Commit))]
+		commit := r.Commit[:min(12, len(r.Commit))]
+		r.Version += "." + commit
+		stamp += ".g" + commit // a number may not begin with 0 there
 	}
 	r.Alpine += "_git" + day
+	r.NPM = semanticVersion(core, pre, stamp)
 }
 
 var alpinePre = regexp.MustCompile(`^(alpha|beta|pre|rc)[.-]?(\d*)$`)

@@ -19,11 +19,10 @@ import (
 
 // clientsOf wires the agents of this machine.
 func (a *App) clientsOf() *clients.Clients {
-	exe, err := os.Executable()
-	if err != nil {
-		exe = "" // an installation says so
-	}
-	return &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Hook: clients.HookBeside(exe), Run: runLine, Policy: a.Policies.Missing}
+	exe, _ := os.Executable() // "": an installation says that the path is not known
+	c := &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Hook: clients.HookBeside(exe), Run: runLine, Policy: a.Policies.Missing}
+	c.UseCopies(filepath.Join(a.Home.Env("").Home, ".local/bin"))
+	return c
 }
 
 // SetupRequest says how to set up a workspace.
@@ -41,8 +40,9 @@ type SetupRequest struct {
 type Setup struct {
 	Policy   string // the file
 	Profile  profile.Profile
-	New      bool // the policy is written from the profile; else it is there and trusted
-	written  bool // New, and the file is there already
+	New      bool   // the policy is written from the profile; else it is there and trusted
+	Copies   string // the folder to which the programs are copied from a cache; "": they stay where they are
+	written  bool   // New, and the file is there already
 	Agents   []clients.Found
 	Unhooked []clients.Found // they can run in the sandbox as a whole
 	// Registries are the package registries that were looked for and found. Source is the policy with them and with the folders of Tools.
@@ -73,7 +73,7 @@ type AgentSetup struct {
 func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 	name := cmp.Or(q.Profile, profile.Default)
 	from, err := a.Policies.Holder(q.Workspace)
-	out := Setup{Policy: filepath.Join(from, "remit.yaml"), Agents: a.Clients.Found(), Unhooked: a.Clients.Unhooked()}
+	out := Setup{Policy: filepath.Join(from, "remit.yaml"), Copies: a.Clients.CopiesTo(), Agents: a.Clients.Found(), Unhooked: a.Clients.Unhooked()}
 	if err != nil {
 		return out, err
 	}

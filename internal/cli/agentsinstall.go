@@ -80,6 +80,9 @@ The exit status is 1 if the hook is installed but not proved.
 			if cmd.Flags().Changed("confine") {
 				q.Confine = &confine
 			}
+			if to := a.Clients.CopiesTo(); to != "" && !s.json {
+				s.printf("%s\n", show(copiesLine(to)))
+			}
 			st, err := a.InstallHook(cmd.Context(), q)
 			if err != nil {
 				return err

@@ -176,6 +176,9 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 	for _, r := range plan.Registries {
 		s.item("•", registriesLine(r, plan.New))
 	}
+	if plan.Copies != "" && len(plan.Agents) > 0 {
+		s.item("•", copiesLine(plan.Copies))
+	}
 	for _, f := range plan.Agents {
 		s.item("•", "install a hook for "+f.Title+" ("+f.At+") and prove it")
 	}
@@ -191,6 +194,11 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 // unhookedLine tells how to confine an agent that has no hook.
 func unhookedLine(f clients.Found) string {
 	return f.Title + " (" + f.At + ") has no hook: start it with remit exec -- " + f.Name
+}
+
+// copiesLine tells where the programs of a cache are copied to.
+func copiesLine(folder string) string {
+	return "copy remit and remit-hook to " + folder + ", in place of any there: agents start them later, and npx may delete its cache"
 }
 
 // toolsLine tells in which further folders commands find programs.
@@ -269,6 +277,9 @@ func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSe
 	if plan.Registries != nil {
 		out["registries"] = plan.Registries
 	}
+	if plan.Copies != "" {
+		out["copies"] = plan.Copies
+	}
 	if problem != nil {
 		out["problem"] = fault.Message(problem)
 	}
@@ -313,6 +324,9 @@ func (s *session) printSetup(plan app.Setup, done []app.AgentSetup, moved []move
 	}
 	for _, r := range plan.Registries {
 		s.printf("  %s\n", show(registriesLine(r, plan.New)))
+	}
+	if plan.Copies != "" && len(done) > 0 {
+		s.printf("  %s\n", show(copiesLine(plan.Copies)))
 	}
 	for _, one := range done {
 		if one.Err != nil {

@@ -69,14 +69,17 @@ func readAll(f *os.File, st os.FileInfo, most int64) ([]byte, error) {
 
 // Replace replaces the file's content by b, or leaves it unchanged. Only the file's owner can read
 // it. Once Replace returns, a loss of power undoes nothing.
-func Replace(name string, b []byte) error {
+func Replace(name string, b []byte) error { return ReplaceMode(name, b, 0o600) }
+
+// ReplaceMode is [Replace] for a file with another mode.
+func ReplaceMode(name string, b []byte, mode os.FileMode) error {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+"-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}

@@ -37,6 +37,8 @@ type Clients struct {
 
 	// Step is told each step of a change that was done. Nil: it is not told.
 	Step func(what string)
+
+	copies map[string]string // programs that do not last, and the copies that agents start
 }
 
 func (s *Clients) step(what string) {
@@ -92,6 +94,9 @@ func (s *Clients) installed() home.Collection[Installed] {
 func (s *Clients) Install(q Request) (Installed, bool, error) {
 	a, err := find(q.Agent)
 	if err != nil {
+		return Installed{}, false, err
+	}
+	if err := s.copyPrograms(); err != nil {
 		return Installed{}, false, err
 	}
 	out, err := s.planned(a, q)

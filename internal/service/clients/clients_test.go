@@ -385,3 +385,53 @@ func TestTheCanaryFailsWhereTheHookDoes(t *testing.T) {
 		})
 	}
 }
+
+// The cache of npx may be deleted at any time: agents get copies, and programs elsewhere stay where they are.
+func TestProgramsOfACacheAreCopied(t *testing.T) {
+	for folder, copied := range map[string]bool{
+		".npm/_npx/0123/node_modules/@remit/linux-x64/bin": true, ".cache/pnpm/dlx/0123/node_modules/.bin": true, "bunx-0-remit@latest/node_modules": true,
+		"xfs-1/dlx-22/node_modules": true, "lib/node_modules/@remit/linux-x64/bin": false, "my_npx/bin": false,
+	} {
+		d := newDesk(t)
+		from, to := filepath.Join(filepath.Dir(d.project), folder), filepath.Join(d.Home.UserHome, ".local/bin")
+		d.Exe, d.Hook = filepath.Join(from, "remit"), filepath.Join(from, "remit-hook")
+		err := os.MkdirAll(from, 0o755)
+		for _, name := range []string{d.Exe, d.Hook} {
+			err = errors.Join(err, os.WriteFile(name, []byte("program "+filepath.Base(name)), 0o755))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.UseCopies(to)
+		one, err := d.install("claude", clients.Project)
+		if !copied {
+			to = from
+		}
+		if want := filepath.Join(to, "remit-hook") + " claude "; err != nil || !strings.HasPrefix(strings.ReplaceAll(one.Command, "'", ""), want) || (d.CopiesTo() != "") != copied {
+			t.Errorf("%s: %q and copies to %q, %v; want %q", folder, one.Command, d.CopiesTo(), err, want)
+		}
+		for _, name := range []string{"remit", "remit-hook"} {
+			at := filepath.Join(to, name)
+			st, err := os.Stat(at)
+			if err != nil || st.Mode() != 0o755 {
+				t.Errorf("%s: %v, %v", at, st, err)
+			}
+			if b, err := os.ReadFile(at); err != nil || string(b) != "program "+name {
+				t.Errorf("%s: %q, %v", at, b, err)
+			}
+		}
+	}
+}
+
+// Without a copy that lasts, no agent is told to start the program.
+func TestNoHookWithoutItsCopy(t *testing.T) {
+	d := newDesk(t)
+	d.Exe = filepath.Join(filepath.Dir(d.project), "_npx", "remit") // which is not there
+	d.UseCopies(filepath.Join(d.Home.UserHome, ".local/bin"))
+	if one, err := d.install("claude", clients.Project); err == nil {
+		t.Errorf("installed %q", one.Command)
+	}
+	if _, err := os.Stat(filepath.Join(d.project, ".claude")); err == nil {
+		t.Error("the agent's settings were written")
+	}
+}
