@@ -34,13 +34,14 @@ function inForeground() {
 	return fields[2] === fields[5]; // the process group, and the group in the terminal's foreground
 }
 
-const child = spawn(find(), process.argv.slice(2), { stdio: "inherit" });
+let child; // the handlers come first: a signal can arrive as soon as the program runs
 for (const signal of ["SIGHUP", "SIGTERM"]) {
 	process.on(signal, () => child.kill(signal));
 }
 for (const signal of ["SIGINT", "SIGQUIT"]) {
 	process.on(signal, () => inForeground() || child.kill(signal));
 }
+child = spawn(find(), process.argv.slice(2), { stdio: "inherit" });
 child.on("error", (err) => fail(`the program does not start: ${err.message}`));
 child.on("exit", (status, signal) => {
 	if (signal === null) {
