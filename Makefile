@@ -35,9 +35,9 @@ NPM_UI := uitest
 UI_SHOTS := ui-inbox-1280-light ui-session-1280-light ui-agent-1280-light ui-approval-1280-light ui-approval-380-dark ui-run-1280-dark ui-call-1280-light ui-changes-1280-light ui-grants-1280-light ui-tools-1280-light ui-policies-1280-light ui-refusals-380-dark ui-approvals-1280-light ui-sessions-380-dark ui-session-new-380-light ui-session-asks-1280-dark ui-files-380-light ui-agents-1280-light ui-agent-new-380-dark ui-config-380-light ui-capabilities-1280-dark ui-capability-1280-light ui-runs-1280-light ui-run-new-1280-light ui-changesets-380-light ui-grant-1280-dark ui-grant-new-380-dark ui-tool-1280-light ui-audit-1280-light ui-event-380-light ui-settings-1280-light ui-flow-1280-light
 
 # How long one package's tests may take, and one fuzz target runs.
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 25m
 FUZZTIME ?= 10s
-RACE_TIMEOUT ?= 20m
+RACE_TIMEOUT ?= 30m
 SOAK_TIMEOUT ?= 40m
 CI_FUZZTIME ?= 1s
 

@@ -94,7 +94,7 @@ func serve(ctx context.Context, dir string) (err error) {
 const publicHost = "remit.test"
 
 // lease is that of nodes.
-const lease = time.Second
+const lease = 2 * time.Second
 
 // fleet is nodes on one database, and the server that their calls have effects on.
 type fleet struct {
