@@ -93,8 +93,8 @@ func serve(ctx context.Context, dir string) (err error) {
 // publicHost is the name by which browsers know the nodes.
 const publicHost = "remit.test"
 
-// lease is that of nodes.
-const lease = 2 * time.Second
+// lease is that of nodes. On a slow machine with a race detector their start can take a second.
+const lease = 3 * time.Second
 
 // fleet is nodes on one database, and the server that their calls have effects on.
 type fleet struct {
