@@ -126,6 +126,7 @@ func TestWhatAWorkerSaysIsBounded(t *testing.T) {
 		}
 		o.Limits = map[string]string{"a\x1b": "x", "cpu": "1"}
 		o.Connections = []sandbox.Connection{{}}
+		o.Changed = &[]string{}
 		_ = wire.Write(rw, wire.Result{Outcome: o, Started: true})
 	})
 	w.start(remotePolicy)
@@ -133,6 +134,9 @@ func TestWhatAWorkerSaysIsBounded(t *testing.T) {
 	must(t, err)
 	if len(out.Stdout.Data) != 1<<20 || !out.Stdout.Truncated && out.Stdout.Total < 1<<20 || len(out.Notes) > 25 || len(out.Limits) != 1 || len(out.Connections) != 0 {
 		t.Errorf("got %d bytes of %d, %d notes, limits %v, %d connections", len(out.Stdout.Data), out.Stdout.Total, len(out.Notes), out.Limits, len(out.Connections))
+	}
+	if out.Changed != nil {
+		t.Error("a worker tells which files of this machine were changed")
 	}
 	for _, n := range out.Notes {
 		if len(n) > 2100 || strings.Contains(n, "\xff") {

@@ -351,7 +351,7 @@ func (x *call) bounded(o sandbox.Outcome) sandbox.Outcome {
 	}
 	text := func(s string) string { return clip.Text(strings.ToValidUTF8(s, "\uFFFD"), maxMessage) }
 	o.Signal, o.Limit, o.Tier, o.Isolation = text(o.Signal), text(o.Limit), text(o.Tier), text(o.Isolation)
-	o.Notes, o.Hints, o.Touched = o.Notes[:min(len(o.Notes), 20)], nil, nil
+	o.Notes, o.Hints, o.Touched, o.Changed = o.Notes[:min(len(o.Notes), 20)], nil, nil, nil // the paths are not those of this machine
 	o.Refusals = o.Refusals[:min(len(o.Refusals), 20)]
 	for i := range o.Notes {
 		o.Notes[i] = text(o.Notes[i])
