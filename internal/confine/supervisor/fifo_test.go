@@ -30,6 +30,7 @@ func TestAnEndWhileAFIFOWaits(t *testing.T) {
 					return nil
 				}}
 				var ends sync.WaitGroup
+				over := make(chan struct{})
 				ends.Go(func() {
 					pid := <-asked
 					<-started
@@ -42,12 +43,13 @@ func TestAnEndWhileAFIFOWaits(t *testing.T) {
 						_ = unix.Kill(pid, unix.SIGKILL)
 						select {
 						case pid = <-asked:
-						case <-time.After(100 * time.Millisecond):
+						case <-over:
 							return
 						}
 					}
 				})
 				s.run(t, "bash", "-c", "mkfifo p; "+script)
+				close(over)
 				ends.Wait()
 			})
 		}

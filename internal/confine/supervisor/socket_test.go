@@ -110,7 +110,7 @@ func newSocket(r *rand.Rand) int {
 // rawAddress is an address of a path, sometimes with a wrong family or length.
 func rawAddress(r *rand.Rand, path string) []byte {
 	raw := append([]byte{unix.AF_UNIX, 0}, path...)
-	if r.IntN(2) == 0 {
+	if r.IntN(2) == 0 && path != "" { // the empty abstract name is one for all programs of the machine
 		raw = append(raw, 0)
 	}
 	switch r.IntN(16) {
@@ -178,6 +178,7 @@ u = socket(AF_UNIX, SOCK_STREAM); tried(u.bind, os.getcwd() + "/s"); tried(u.lis
 c = socket(AF_UNIX, SOCK_STREAM); tried(c.connect, "s"); a, _ = u.accept()
 for x in (a, c): print(struct.unpack("iii", x.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))[1:])
 x = socket(AF_UNIX, SOCK_STREAM); tried(x.bind, "\0name"); tried(x.listen, 9); y = socket(AF_UNIX, SOCK_STREAM); tried(y.connect, "\0name")
+e = socket(AF_UNIX, SOCK_STREAM); tried(e.bind, "\0"); tried(socket(AF_UNIX, SOCK_STREAM).bind, "\0")
 for port in (0, 1, 80, 1023, 1024, 8080):
     for family, host in ((AF_INET, "0.0.0.0"), (AF_INET6, "::")): tried(socket(family, SOCK_STREAM).bind, (host, port))
 tried(socket(AF_INET, SOCK_DGRAM).bind, ("0.0.0.0", 53))
