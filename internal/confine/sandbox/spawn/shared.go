@@ -64,11 +64,13 @@ func (z *Zygote) Threads() (sum int) {
 	return sum
 }
 
-// Gone is closed when the command of a shared sandbox and everything that it left behind has ended.
+// Gone is closed when the command of a shared sandbox and everything that it left behind has ended, or when that cannot be known
+// any more.
 func (c *Child) Gone() <-chan struct{} { return c.ended }
 
-// IsGone reports whether Gone is closed.
-func (c *Child) IsGone() bool { return isClosed(c.ended) }
+// IsGone reports whether Gone is closed and no process of the command is left. Of a command's processes that killed its first one,
+// which waits for them, that is never known.
+func (c *Child) IsGone() bool { return isClosed(c.ended) && c.swept.Load() }
 
 // follow reads the records of a command in a shared sandbox until no process of the command is left.
 func (c *Child) follow() {
@@ -79,7 +81,11 @@ func (c *Child) follow() {
 			c.interrupted(handed)
 			return
 		}
-		switch kind := r.What >> 32; {
+		kind := r.What >> 32
+		if kind == recordExited {
+			c.swept.Store(true)
+		}
+		switch {
 		case kind == recordHanded:
 			handed++
 			c.keepHanded(fd)
@@ -196,5 +202,10 @@ func (c *Child) fellShared() {
 	c.used.Store(int64(c.usedSoFar()))
 	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGSTOP, nil, 0)
 	c.fell()
+	if root := c.pid(); root > 0 {
+		if _, alive := parentOf(root); alive && len(descendants(root)) == 0 { // while it lives, no other process gets its children
+			c.swept.Store(true)
+		}
+	}
 	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
 }

@@ -45,6 +45,7 @@ type Child struct {
 	shares  *Zygote        // the shared sandbox that the command runs in
 	mu      sync.Mutex     // held while ended is closed, of such a command, and for killed
 	killed  bool           // of such a command
+	swept   atomic.Bool    // of such a command: its first process saw, or a kill made sure, that no other one was left
 	gone    bool           // it had ended before the command could be given to it
 	loose   bool           // there is no pid namespace, with which all processes would end
 	felling sync.WaitGroup // of fell: the number of pidfd means this sandbox until it is done
