@@ -41,8 +41,9 @@ func (c *call) file(arg int) (to place, errno unix.Errno) {
 // change calls do with a path of the supervisor's own that leads to a file, if the policy allows the
 // process an act on it.
 func (c *call) change(act Act, to place, errno unix.Errno, do func(self string) error) (int, unix.Errno) {
+	var where string
 	if errno == 0 {
-		_, errno = c.mayAt(act, to)
+		where, errno = c.mayAt(act, to)
 	}
 	if errno == 0 && to.st.Dev == c.procDev {
 		errno = unix.EPERM // modes and owners there are the machine's
@@ -53,7 +54,11 @@ func (c *call) change(act Act, to place, errno unix.Errno, do func(self string) 
 	if errno != 0 {
 		return -1, errno
 	}
-	return -1, errnoOf(do(fdPath(to.fd)))
+	errno = errnoOf(do(fdPath(to.fd)))
+	if to.is(unix.S_IFREG) {
+		c.tell(where, to.fd)
+	}
+	return -1, errno
 }
 
 // chmod is fchmodat2(2). The mode of a link cannot be changed.

@@ -141,7 +141,11 @@ func (c *call) finishDraft(d *draft, content []byte) {
 		flags = 0
 	}
 	if errno := c.locate(&now); errno == 0 && now.real == d.real {
-		_ = d.writeTo(content, flags) // as if it was removed at once
+		removed := c.last(now)
+		if d.writeTo(content, flags) == nil { // else it is as if it was removed at once
+			removed()
+			c.tellNamed(now)
+		}
 	}
 }
 

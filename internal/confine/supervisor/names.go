@@ -93,7 +93,11 @@ func (c *call) remove(at, arg, flags int) (int, unix.Errno) {
 	if errno != 0 {
 		return -1, errno
 	}
-	return -1, errnoOf(unix.Unlinkat(s.dir, s.name, flags))
+	removed := c.last(s)
+	if errno = errnoOf(unix.Unlinkat(s.dir, s.name, flags)); errno == 0 {
+		removed()
+	}
+	return -1, errno
 }
 
 // rename moves a name. The policy also decides on the name that is replaced or exchanged.
@@ -127,7 +131,16 @@ func (c *call) rename(fromAt, from, toAt, to int, flags uint) (int, unix.Errno) 
 	if c.instead != nil {
 		return -1, c.copyOver(old, s, flags)
 	}
-	return -1, errnoOf(unix.Renameat2(old.dir, old.name, s.dir, s.name, flags))
+	removed := c.last(s)
+	if errno = errnoOf(unix.Renameat2(old.dir, old.name, s.dir, s.name, flags)); errno != 0 {
+		return -1, errno
+	}
+	removed()
+	c.tellNamed(s)
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		c.tellNamed(old)
+	}
+	return -1, 0
 }
 
 // mayMove asks about a name that is moved, and about the one that it becomes.
@@ -166,10 +179,16 @@ func (c *call) copyOver(old, s spot, flags uint) unix.Errno {
 	if errno != 0 {
 		return errno
 	}
+	removed, replaced := c.last(old), c.last(s)
 	if err := writeAt(s.dir, s.name, c.instead.Content, &from.st, flags); err != nil {
 		return errnoOf(err)
 	}
-	return errnoOf(unix.Unlinkat(old.dir, old.name, 0))
+	replaced()
+	c.tellNamed(s)
+	if errno = errnoOf(unix.Unlinkat(old.dir, old.name, 0)); errno == 0 {
+		removed()
+	}
+	return errno
 }
 
 // link gives a file one more name, by which it can be read and written.
@@ -196,5 +215,8 @@ func (c *call) link(fromAt, from, toAt, to, flags int) (int, unix.Errno) {
 	if errno != 0 {
 		return -1, errno
 	}
-	return -1, errnoOf(unix.Linkat(unix.AT_FDCWD, fdPath(file.fd), s.dir, s.name, unix.AT_SYMLINK_FOLLOW))
+	if errno = errnoOf(unix.Linkat(unix.AT_FDCWD, fdPath(file.fd), s.dir, s.name, unix.AT_SYMLINK_FOLLOW)); errno == 0 {
+		c.tellNamed(s)
+	}
+	return -1, errno
 }

@@ -109,6 +109,7 @@ func (c *call) create(s spot, o opening) (fd int, errno unix.Errno) {
 	if err != nil {
 		return -1, errnoOf(err)
 	}
+	c.tell(s.real, fd)
 	c.undo = func() {
 		made, errno := at(fd)
 		if now, err := c.open(s.dir, s.name, unix.O_NOFOLLOW); errno == 0 && err == 0 && sameFile(now, made) {
@@ -151,7 +152,8 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 			return -1, errno
 		}
 	}
-	where, errno := c.mayAt(actOf(flags), to)
+	act := actOf(flags)
+	where, errno := c.mayAt(act, to)
 	if errno != 0 {
 		return -1, errno
 	}
@@ -162,29 +164,36 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 		}
 		return c.makeDraft(s, to.st.Mode, true)
 	}
-	if to.st.Dev == c.procDev && (actOf(flags)&Write != 0 || !c.readable(where)) {
+	if to.st.Dev == c.procDev && (act&Write != 0 || !c.readable(where)) {
 		return -1, unix.EACCES // the kernel would take such a write for one of the supervisor's user, outside of the processes' namespace
 	}
 	if strings.HasPrefix(where, "/sys/") && to.st.Mode&0o004 == 0 {
 		return -1, unix.EACCES // the kernel keeps it for the machine's administrator
 	}
-	if act := actOf(flags); act != Read || !to.is(unix.S_IFREG) && !to.is(unix.S_IFDIR) { // else the open changes nothing
+	if act != Read || !to.is(unix.S_IFREG) && !to.is(unix.S_IFDIR) { // else the open changes nothing
 		if errno = c.still(); errno != 0 {
 			return -1, errno
 		}
 	}
 	flags = flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW) | unix.O_NOCTTY | unix.O_CLOEXEC
-	if isTemporary(flags) {
-		return c.temporary(to, o)
-	}
 	if to.is(unix.S_IFIFO) && flags&unix.O_NONBLOCK == 0 {
+		if act&Write != 0 {
+			c.tell(where, to.fd)
+		}
 		return c.apart(func(c *call) (int, unix.Errno) { return c.again(to.fd, flags, 0) }) // it waits for its other end
 	}
-	if flags&unix.O_TRUNC == 0 || flags&unix.O_ACCMODE == unix.O_RDONLY || !to.is(unix.S_IFREG) {
-		return c.again(to.fd, flags, 0)
+	switch {
+	case isTemporary(flags):
+		fd, errno = c.temporary(to, o)
+	case flags&unix.O_TRUNC == 0 || flags&unix.O_ACCMODE == unix.O_RDONLY || !to.is(unix.S_IFREG):
+		fd, errno = c.again(to.fd, flags, 0)
+	default:
+		fd, errno = c.again(to.fd, flags&^unix.O_TRUNC, 0)
+		c.had = func() unix.Errno { return errnoOf(unix.Ftruncate(fd, 0)) }
 	}
-	fd, errno = c.again(to.fd, flags&^unix.O_TRUNC, 0)
-	c.had = func() unix.Errno { return errnoOf(unix.Ftruncate(fd, 0)) }
+	if errno == 0 && act&Write != 0 {
+		c.tell(where, fd)
+	}
 	return fd, errno
 }
 

@@ -181,45 +181,30 @@ func (c *call) decided(a address) (address, unix.Errno) {
 // made holds the files of the sockets that the processes bound. A file can have another name by now.
 type made struct {
 	sync.Mutex
-	files map[fileID]bool
-}
-
-// fileID tells a file from one that gets its number later.
-type fileID struct {
-	major, minor uint32
-	number       uint64
-	born         unix.StatxTimestamp // zero where the file system does not know it
+	files map[FileID]bool
 }
 
 // maxMade bounds how many sockets are remembered.
 const maxMade = 10_000
 
-func idOf(fd int) (id fileID, ok bool) {
-	var st unix.Statx_t
-	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st) != nil {
-		return id, false
-	}
-	return fileID{st.Dev_major, st.Dev_minor, st.Ino, st.Btime}, true
-}
-
 func (m *made) add(fd int) {
-	id, ok := idOf(fd)
-	if !ok {
+	id, _, err := Identify(fd, "")
+	if err != nil {
 		return // no process connects to it
 	}
 	m.Lock()
 	defer m.Unlock()
 	if m.files == nil || len(m.files) >= maxMade {
-		m.files = map[fileID]bool{}
+		m.files = map[FileID]bool{}
 	}
 	m.files[id] = true
 }
 
 func (m *made) has(fd int) bool {
-	id, ok := idOf(fd)
+	id, _, err := Identify(fd, "")
 	m.Lock()
 	defer m.Unlock()
-	return ok && m.files[id]
+	return err == nil && m.files[id]
 }
 
 // bind is bind(2).

@@ -83,6 +83,11 @@ type Options struct {
 	// Seen is told of each call before it is carried out, by several goroutines. With it, the filter may ask about
 	// other calls than those of the rules: the kernel goes on with them. nil: nobody is told.
 	Seen func(*Notification)
+
+	// Changed is told of each file that processes can write to from now on, or that they gave a name, by its path; -1: the file was
+	// not found there any more. Gone is told of files without a name, after processes removed one. nil: neither is told.
+	Changed func(path string, file int)
+	Gone    func(file int)
 }
 
 // Supervisor answers the calls of the processes of one filter.
@@ -161,7 +166,11 @@ func (s *Supervisor) stop() {
 	}
 	_ = s.listener.file.Close() // the end of the filter
 	if s.drafted.Load() {
-		_ = unprivileged(func() { (&call{Supervisor: s, root: s.root}).settle(true) }) // without a thread, nothing is made
+		_ = unprivileged(func() { // without a thread, nothing is made
+			c := &call{Supervisor: s, root: s.root}
+			defer c.end()
+			c.settle(true)
+		})
 	}
 	if s.namespace != nil {
 		_ = s.namespace.Close() // it was only held

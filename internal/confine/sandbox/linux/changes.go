@@ -4,12 +4,12 @@ package linux
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 	"path"
 	"slices"
-	"syscall"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/supervisor"
 )
@@ -17,22 +17,30 @@ import (
 // changes are the names of the machine's files that a command was about to change. Whether it could, the files tell.
 type changes struct {
 	names  map[string]supervisor.Act
-	beyond bool // there were more
+	files  map[supervisor.FileID]bool // that it could write to, or gave a name, and that have a name
+	beyond bool                       // there may be more
 }
 
-// maxChanges bounds the names that are kept of one command.
+// maxChanges bounds the names that are kept of one command, and the files.
 const maxChanges = 2000
+
+// ofMachine reports whether a path is one of the machine's that is not read-only.
+func (d *decider) ofMachine(p string) bool {
+	_, over := sandbox.Cover(d.mounts, p)
+	return over != nil && !over.System && over.From == "" && over.Kind != sandbox.Hollow
+}
 
 // note keeps the name of a request, if it is one of the machine's files.
 func (d *decider) note(r supervisor.Request) {
-	if r.Act&^supervisor.Read == 0 || r.Act&supervisor.Connect != 0 {
+	if r.Act&^supervisor.Read == 0 || !d.ofMachine(r.Path) {
 		return
-	}
-	if _, over := sandbox.Cover(d.mounts, r.Path); over == nil || over.System || over.From != "" || over.Kind == sandbox.Hollow {
-		return // the sandbox's own, or read-only
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if r.Act&supervisor.Connect != 0 {
+		d.uses.beyond = d.uses.beyond || !r.Own // another program can write what comes through it to files
+		return
+	}
 	if d.uses.names == nil {
 		d.uses.names = map[string]supervisor.Act{}
 	}
@@ -43,8 +51,40 @@ func (d *decider) note(r supervisor.Request) {
 	d.uses.names[r.Path] |= r.Act
 }
 
+// changed keeps a file that the command can write to, or that it gave a name. By that, a file is found that another program gives
+// another name meanwhile, or that had one before.
+func (d *decider) changed(p string, file int) {
+	if !d.ofMachine(p) {
+		return
+	}
+	id, st, err := supervisor.Identify(file, "")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch kind := st.Mode & unix.S_IFMT; {
+	case err != nil, len(d.uses.files) >= maxChanges, kind == unix.S_IFDIR: // with all that is in it
+		d.uses.beyond = true
+	case kind == unix.S_IFIFO: // another program can write what comes through it to files
+		d.uses.beyond = true
+	case kind == unix.S_IFREG:
+		if d.uses.files == nil {
+			d.uses.files = map[supervisor.FileID]bool{}
+		}
+		d.uses.files[id] = true
+	}
+}
+
+// gone forgets a file without a name.
+func (d *decider) gone(file int) {
+	id, _, err := supervisor.Identify(file, "")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		delete(d.uses.files, id)
+	}
+}
+
 // changed returns the files that the command may have changed; nil: that is not known, as its sandbox had processes of
-// another command, it moved a folder, or another program moved something.
+// another command, it moved a folder, or another program moved something or may have been sent data.
 func (s *supervised) changed(in seat) *[]string {
 	if s == nil || in.tier != tierFresh && in.tier != tierAgent || in.alone != nil && !in.alone() {
 		return nil
@@ -55,18 +95,30 @@ func (s *supervised) changed(in seat) *[]string {
 	if d.uses.beyond {
 		return nil
 	}
-	list := []string{}
-	for name, acts := range d.uses.names {
-		switch st, err := os.Lstat(name); {
-		case errors.Is(err, fs.ErrNotExist) && d.uses.leaves(name), err == nil && st.Mode().Type()&^fs.ModeDir != 0:
-		case err != nil, st.IsDir() && acts&supervisor.Moved != 0, links(st) > 1 && !st.IsDir():
+	list, found := []string{}, map[supervisor.FileID]bool{}
+	for name := range d.uses.names {
+		switch id, st, err := supervisor.Identify(unix.AT_FDCWD, name); {
+		case errors.Is(err, unix.ENOENT) && d.uses.leaves(name), err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
+		case err != nil, st.Nlink > 1:
 			return nil
-		case !st.IsDir():
-			list = append(list, name)
+		default:
+			list, found[id] = append(list, name), true
+		}
+	}
+	for id := range d.uses.files {
+		if !found[id] {
+			return nil
 		}
 	}
 	slices.Sort(list)
 	return &list
+}
+
+// reachesOthers reports whether a program of this machine or its networks, which may have the same folders, may have been sent data.
+func reachesOthers(prof sandbox.Profile, made []sandbox.Connection) bool {
+	return len(prof.Publish) > 0 || len(made) > maxChanges || slices.ContainsFunc(made, func(c sandbox.Connection) bool {
+		return !target.Public(c.Addr) && (!c.Refused() || c.Addr.IsValid() || c.Out > 0)
+	})
 }
 
 // leaves reports whether the command was about to remove or move a name, or a folder around it.
@@ -77,12 +129,4 @@ func (c *changes) leaves(name string) bool {
 		}
 	}
 	return false
-}
-
-// links is the number of names of a file.
-func links(st os.FileInfo) uint64 {
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		return uint64(sys.Nlink) //nolint:unconvert // it has another type on arm64
-	}
-	return 2
 }
