@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -62,6 +63,25 @@ func (s *session) newConsole() (*console, *sandbox.Stdio, error) {
 	}
 	c.input, c.outs, c.to = mine[0], mine[1:], []io.Writer{gate{c, s.Out}, gate{c, s.Err}}
 	return c, stdio, nil
+}
+
+// outputFiles are the files that are written to. One without a known path counts as one in the workspace.
+func outputFiles(workspace string, to ...io.Writer) (paths []string) {
+	for _, w := range to {
+		f, ok := w.(*os.File)
+		if !ok {
+			continue
+		}
+		if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+			continue
+		}
+		p, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		if err != nil || !filepath.IsAbs(p) {
+			p = filepath.Join(workspace, "output")
+		}
+		paths = append(paths, p)
+	}
+	return paths
 }
 
 // gate holds the command's output back while a message or question is shown.

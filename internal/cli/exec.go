@@ -153,7 +153,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, v ex
 	if err != nil {
 		return err
 	}
-	q.Stdio = stdio
+	q.Stdio, q.Outputs = stdio, outputFiles(q.Workspace, s.Out, s.Err)
 	var kept refusals
 	q.Notice = func(c sandbox.Connection) {
 		switch {

@@ -37,6 +37,7 @@ type ExecRequest struct {
 	Services  []sandbox.Service
 	Publish   []sandbox.Port
 	Stdio     *sandbox.Stdio
+	Outputs   []string                               // the files that its output goes to
 	Started   func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 	// Ask answers where the network rules ask; nil says no. Notice is told of
 	// each connection. Both are called from several goroutines.
@@ -176,7 +177,7 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 		return tool.Result{}, err // it did not run
 	}
 	out.Hints = slices.Concat(made, shelltool.HintMissing(p, out), shelltool.HintWorktrees(p, starts, out), shelltool.HintErrors(p, out))
-	if out.Changed != nil {
+	if out.Changed != nil && !slices.ContainsFunc(t.q.Outputs, func(f string) bool { return writable(p.Chain(), f) }) {
 		p.Change(*out.Changed)
 	}
 	t.outcome = out
@@ -184,6 +185,11 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 		err = shelltool.Failure(out)
 	}
 	return tool.Result{Output: shelltool.Ended(out)}, err
+}
+
+// writable reports whether processes may be able to write to a file.
+func writable(chain policy.Chain, f string) bool {
+	return chain.DecideAction(tool.Action{Kind: tool.FileWrite, Path: f, Real: f}).Effect != policy.Deny
 }
 
 // asker asks the person who typed the command about its connections; nil: another person must
