@@ -84,7 +84,8 @@ func (d *decider) gone(file int) {
 }
 
 // changed returns the files that the command may have changed; nil: that is not known, as its sandbox had processes of
-// another command, it moved a folder, or another program moved something or may have been sent data.
+// another command, it moved a folder, a file has two paths, or another program moved something or
+// may have been sent data.
 func (s *supervised) changed(in seat) *[]string {
 	if s == nil || in.tier != tierFresh && in.tier != tierAgent || in.alone != nil && !in.alone() {
 		return nil
@@ -109,6 +110,9 @@ func (s *supervised) changed(in seat) *[]string {
 		if !found[id] {
 			return nil
 		}
+	}
+	if len(list) > 0 && d.twice() {
+		return nil
 	}
 	slices.Sort(list)
 	return &list

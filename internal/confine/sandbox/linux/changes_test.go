@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/confine/files"
@@ -136,6 +138,38 @@ func TestOtherProgramsMoveFiles(t *testing.T) {
 			must(t, <-ended)
 			if first.Changed != nil {
 				t.Errorf("%q are told", *first.Changed)
+			}
+		})
+	}
+}
+
+// TestFilesWithTwoPaths: nothing is told where mounts of the machine show a file at two places in the workspace.
+func TestFilesWithTwoPaths(t *testing.T) {
+	for name, tt := range map[string]struct {
+		script string
+		from   string // "": another folder of the machine
+		known  bool
+	}{
+		"written there":  {"echo x > 'a mount'/o", "d", false},
+		"written here":   {"echo x > d/o", "d", false},
+		"nothing":        {"true", "d", true},
+		"another folder": {"echo x > 'a mount'/o", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, allWritable)
+			from, at := t.TempDir(), filepath.Join(w.dir, "a mount")
+			if tt.from != "" {
+				from = filepath.Join(w.dir, tt.from)
+			}
+			must(t, os.MkdirAll(from, 0o700))
+			must(t, os.Mkdir(at, 0o700))
+			if err := unix.Mount(from, at, "", unix.MS_BIND, ""); err != nil {
+				t.Skipf("a folder cannot be mounted at a second place: %v", err)
+			}
+			t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
+			p, err := w.inSession(context.Background(), name, tt.script)
+			if err != nil || p.ExitCode != 0 || (p.Changed != nil) != tt.known {
+				t.Errorf("known: %v, want %v; %v %s", p.Changed != nil, tt.known, err, p.err)
 			}
 		})
 	}
