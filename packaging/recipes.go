@@ -10,7 +10,7 @@ import (
 	"text/template"
 )
 
-// recipe is what the templates of recipes are filled with. All values come from the packager's own names and digests.
+// recipe has the values of the templates of recipes. All of them come from the packager's own names and digests.
 type recipe struct {
 	Base, Version, Summary string
 	Archives               []recipeArchive

@@ -118,12 +118,16 @@ func (s *session) undoCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undo RUN",
 		Short: "Restore the files that a run changed",
-		Long: `Restores the paths that the run's applied changes or its file tools have
-written. If one of them has changed since, nothing is restored unless that path
-is named with --force. Files written by commands without --changeset cannot be
-restored.
+		Long: `Restores the paths that the run's applied changes, its file tools or its
+commands have changed. If one of them has changed since, nothing is restored
+unless that path is named with --force. Of a command, 2,000 paths with 64 MiB
+are kept, files up to 16 MiB, and nothing in folders of version control and of
+package managers (.git, node_modules, .venv); other changes are listed.
+
+"last" is here the newest run in this workspace that changed files.
 `,
-		Example: `  remit undo 0198a1b2
+		Example: `  remit undo last
+  remit undo 0198a1b2
   remit undo 0198a1b2 --force src/main.go`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -144,6 +148,12 @@ restored.
 			s.printChanges(back.Restored)
 			for _, p := range back.Kept {
 				s.printf("kept %s: it holds other files\n", show(strings.TrimPrefix(p, run.Workspace+"/")))
+			}
+			for _, p := range back.Lost {
+				s.printf("%s %s is not restored: no copy of it was kept\n", s.paint(yellow, "!"), show(strings.TrimPrefix(p, run.Workspace+"/")))
+			}
+			if back.More {
+				s.printf("%s the run changed more than 2,000 paths; the others are not restored\n", s.paint(yellow, "!"))
 			}
 			s.printf("%s restored %s\n", s.paint(green, "✓"), counted(len(back.Restored), "path"))
 			return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // maxBack is the maximum N of @N.
@@ -24,11 +25,14 @@ func (s *session) takeRuns(c *cobra.Command) {
 	if first < 0 || c.RunE == nil {
 		return
 	}
-	run := c.RunE
+	run, resolve := c.RunE, s.runID
+	if c.Name() == "undo" {
+		resolve = s.changedRunID
+	}
 	c.RunE = func(cmd *cobra.Command, words []string) error {
 		words = slices.Clone(words)
 		for i := first; i < min(last, len(words)); i++ {
-			id, err := s.runID(cmd.Context(), words[i])
+			id, err := resolve(cmd.Context(), words[i])
 			if err != nil {
 				return err
 			}
@@ -81,4 +85,20 @@ func (s *session) runID(ctx context.Context, word string) (string, error) {
 			WithHint("remit runs lists them")
 	}
 	return runs[n-1].ID.String(), nil
+}
+
+// changedRunID is runID for an undo: its last is the newest run that changed files.
+func (s *session) changedRunID(ctx context.Context, word string) (string, error) {
+	if word != "last" {
+		return s.runID(ctx, word)
+	}
+	a, st, err := s.reader(ctx)
+	if err != nil {
+		return "", err
+	}
+	folder, err := home.Workspace("")
+	if err != nil {
+		return "", err
+	}
+	return a.Changes.Last(ctx, st, folder)
 }

@@ -49,13 +49,14 @@ type Terms struct {
 	Approved []tool.Action // actions that need approval and that a person approved for this call
 	Env      tool.Env
 	Limits   policy.Limits
-	Ask      Asker     // nil: approvals are not possible while the call runs
-	Request  Requester // only of a call of authority.request; nil: it cannot request authority
-	Keep     Keeper    // keeps the files that tools replace; nil: none are kept
-	Held     Held      // the layers that writes go to; nil: writes reach the workspace
-	Released bool      // actions that the policies hold back for review may be done: they were reviewed
-	Intent   Intent    // the record of the call
-	Scope    string    // names the session or run whose state (an open browser) the call shares; "": nothing is shared
+	Ask      Asker         // nil: approvals are not possible while the call runs
+	Request  Requester     // only of a call of authority.request; nil: it cannot request authority
+	Keep     Keeper        // keeps the files that tools replace; nil: none are kept
+	Replaced CommandKeeper // keeps the files that commands change; nil: none are kept
+	Held     Held          // the layers that writes go to; nil: writes reach the workspace
+	Released bool          // actions that the policies hold back for review may be done: they were reviewed
+	Intent   Intent        // the record of the call
+	Scope    string        // names the session or run whose state (an open browser) the call shares; "": nothing is shared
 
 	// Bytes that may be received and sent over the network; 0: no limit.
 	BytesIn, BytesOut int64
@@ -109,6 +110,16 @@ type Keeper interface {
 	Before(real string, dir int, name string) error
 	// After notes the file's state after the change.
 	After(real string, dir int, name string) error
+}
+
+// CommandKeeper keeps files before commands change them. A file that it cannot keep stops no command.
+type CommandKeeper interface {
+	// Keep keeps the file, folder or link at an absolute path without links.
+	Keep(real string)
+	// KeepMoved keeps a file, or a folder with all files in it, at its old path and at its new one.
+	KeepMoved(from, to string)
+	// Kept notes the state of all these paths, after a command.
+	Kept()
 }
 
 // Held gives access to the layers of a run with held writes.
@@ -348,6 +359,14 @@ func (p Permit) Keeper() Keeper {
 		return nil
 	}
 	return p.s.terms.Keep
+}
+
+// Replaced returns the keeper of the files that the call's commands change; nil: none are kept.
+func (p Permit) Replaced() CommandKeeper {
+	if p.s == nil {
+		return nil
+	}
+	return p.s.terms.Replaced
 }
 
 // Held returns the layers that hold the call's writes; nil: writes reach the

@@ -138,6 +138,9 @@ var repositoryFolders = []string{".git", ".hg", ".jj", ".sl"}
 // control they are not.
 func PackageFolders() []string { return append([]string(nil), packageFolders...) }
 
+// RepositoryFolders lists the folders of version control.
+func RepositoryFolders() []string { return append([]string(nil), repositoryFolders...) }
+
 // Examples lists the ordinary names that a name of [Sensitive] with a * matches.
 func Examples() []string {
 	out := slices.Concat(slices.Collect(maps.Values(exceptions))...)

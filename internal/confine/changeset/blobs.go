@@ -165,6 +165,19 @@ func (b blobs) open(hash string) (int, error) {
 	return fd, nil
 }
 
+// sync makes one kept content survive a loss of power.
+func (b blobs) sync(hash string) error {
+	fd, err := b.open(hash)
+	if err != nil {
+		return err
+	}
+	defer shut(fd)
+	if err := unix.Fsync(fd); err != nil {
+		return err
+	}
+	return wholefile.SyncFolder(filepath.Dir(b.file(hash)))
+}
+
 // settle makes the kept files survive a loss of power.
 func (b blobs) settle() error {
 	fd, err := rootFolder(b.dir)

@@ -37,3 +37,9 @@ func ClearFolder(abs string) error {
 	clearFolder(root, strings.TrimPrefix(abs, "/"))
 	return nil
 }
+
+// What is kept of a command.
+const (
+	MaxKept     = maxKept
+	MaxKeptFile = maxKeptFile
+)

@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-// Log keeps what a run's file tools replace: it is told before and after each
+// Log keeps what a run's file tools and commands replace: it is told before and after each
 // effect, copies the content that goes, and writes a line down. From its first
 // line until Close nobody else removes or undoes it. It is safe for concurrent
 // use; the zero Log refuses.
@@ -29,6 +29,9 @@ type Log struct {
 	file   *os.File
 	unlock func() error // while file is open
 	closed bool
+	unsafe []string // folders to be synced before the first line that is to be durable
+
+	replaced replaced
 }
 
 // line is one line of a log's file.
@@ -36,6 +39,7 @@ type line struct {
 	Path   string `json:"path"` // absolute
 	Before *Node  `json:"before,omitempty"`
 	After  *Node  `json:"after,omitempty"`
+	Lost   *key   `json:"lost,omitempty"` // the state of a path that was not kept before a change
 }
 
 // Log gives the log of a run. Its file is made with the first effect.
@@ -55,26 +59,35 @@ func (h Home) logName(run string) string {
 // Before keeps the file with a name in an open folder; real is its path. After an
 // error, the effect must not take place.
 func (l *Log) Before(real string, dir int, name string) error {
+	return l.before(real, dir, name, !l.home.volatile)
+}
+
+// before is Before. If durable, the copy survives a loss of power.
+func (l *Log) before(real string, dir int, name string, durable bool) error {
 	release, err := l.home.using()
 	if err != nil {
 		return l.failed(real, err)
 	}
 	defer release() // the log refers to the copy by then
 	copies := l.home.blobs()
-	copies.volatile = l.home.volatile
+	copies.volatile = !durable
 	n, err := settled(func() (node Node, err error) {
 		node, st, err := nodeAt(dir, name)
-		if err == nil && node.Type == File && !copies.has(node) {
+		switch {
+		case err != nil || node.Type != File:
+		case !copies.has(node):
 			var fd int
 			if fd, err = openFile(dir, name, &st); err == nil {
 				node.Hash, node.Size, err = copies.keep(fd)
 				shut(fd)
 			}
+		case durable: // it may have been kept for a command
+			err = copies.sync(node.Hash)
 		}
 		return node, err
 	})
 	if err == nil {
-		err = l.write(line{Path: real, Before: &n}, !l.home.volatile)
+		err = l.write(line{Path: real, Before: &n}, durable)
 	}
 	return l.failed(real, err)
 }
@@ -127,9 +140,20 @@ func (l *Log) write(e line, durable bool) error {
 	}
 	_, err = l.file.Write(append(b, '\n')) // one write: whole lines
 	if err == nil && durable {
-		err = l.file.Sync()
+		err = l.sync()
 	}
 	return err
+}
+
+// sync has all lines survive a loss of power.
+func (l *Log) sync() error {
+	for _, folder := range l.unsafe {
+		if err := wholefile.SyncFolder(folder); err != nil {
+			return err
+		}
+	}
+	l.unsafe = nil
+	return l.file.Sync()
 }
 
 // open opens the file and locks it, if it is not open yet.
@@ -146,35 +170,28 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	f, err := l.home.openLog(l.run)
+	f, folders, err := l.home.openLog(l.run)
 	if err != nil {
 		return errors.Join(err, release())
 	}
-	l.file, l.unlock = f, release
+	l.file, l.unsafe, l.unlock = f, folders, release
 	return nil
 }
 
-// openLog opens the file of a run's log, and makes it and its folder if they are not there.
-func (h Home) openLog(run string) (*os.File, error) {
+// openLog opens the file of a run's log, and makes it and its folder if they are not there. unsafe are the folders in which
+// there may be new names.
+func (h Home) openLog(run string) (f *os.File, unsafe []string, err error) {
 	name := h.logFile(run)
 	dir := filepath.Dir(name)
-	folders := []string{dir}
+	unsafe = []string{dir}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		folders = append(folders, h.logs())
+		unsafe = append(unsafe, h.logs())
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil || h.volatile {
-		return f, err
-	}
-	for _, folder := range folders {
-		if err := wholefile.SyncFolder(folder); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-	}
-	return f, nil
+	f, err = os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	return f, unsafe, err
 }
 
 // Close ends the log.
@@ -188,13 +205,13 @@ func (l *Log) Close() error {
 	f := l.file
 	l.file = nil
 	var err error
-	if !l.home.volatile {
+	if !l.home.volatile && l.unsafe == nil { // some of it is durable
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close(), l.unlock())
 }
 
-// undoLog takes back what a run's file tools wrote.
+// undoLog takes back what a run's file tools and commands wrote.
 func (h Home) undoLog(run string, force []string) (back Back, err error) {
 	if _, err := h.undoable(run); err != nil { // a run that wrote nothing needs no lock
 		return back, err
@@ -234,8 +251,10 @@ func (h Home) undoLog(run string, force []string) (back Back, err error) {
 	for i := range back.Restored {
 		back.Restored[i].Path = "/" + back.Restored[i].Path
 	}
-	for i := range back.Kept {
-		back.Kept[i] = "/" + back.Kept[i]
+	for _, list := range [][]string{back.Kept, back.Lost} {
+		for i := range list {
+			list[i] = "/" + list[i]
+		}
 	}
 	return back, nil
 }
@@ -255,8 +274,8 @@ func (h Home) undoable(run string) (writes, error) {
 	}
 	w, err := readLines(h.logFile(run))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "the file tools of run %s wrote nothing, or the log of their writes was already deleted", run).
-			WithHint("what a command wrote outside of a changeset cannot be undone; hold the changes with --changeset")
+		return nil, fault.New(fault.NotFound, "run %s changed no file that can be restored, or its copies were already deleted", run).
+			WithHint("remit undo last takes the newest run that changed files")
 	}
 	return w, err
 }
@@ -287,6 +306,8 @@ func readLines(file string) (writes, error) {
 		switch {
 		case e.Before != nil:
 			w.add(p, *e.Before, nil)
+		case e.Lost != nil && w[p] == nil:
+			w[p] = &written{lost: e.Lost}
 		case e.After != nil && w[p] != nil:
 			w[p].to = e.After
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -16,14 +17,19 @@ import (
 func newID() string { return rand.Text()[:12] }
 
 // Back is the result of an undo, with paths as they were written: relative to the
-// workspace for a changeset, absolute for a run's file tools.
+// workspace for a changeset, absolute for a run's file tools and commands.
 type Back struct {
 	Restored []Change `json:"restored"`
 	Kept     []string `json:"kept,omitempty"` // folders that stay because something else is in them
+
+	// Lost are changed paths that cannot be restored: they were too large or too many to be kept, could not be read, or
+	// are devices, FIFOs or sockets. More: there are others, which were not noted.
+	Lost []string `json:"lost,omitempty"`
+	More bool     `json:"more_lost,omitempty"`
 }
 
 // Undo puts back what a run wrote: by its changeset, as far as that was applied,
-// and by its file tools where the run was not held. Nothing is put back if any
+// and by its file tools and commands where the run was not held. Nothing is put back if any
 // of it has changed since, except paths in force. A run that wrote nothing is
 // fault.NotFound.
 func (h Home) Undo(run string, force ...string) (Back, error) {
@@ -58,6 +64,15 @@ func (h Home) Undo(run string, force ...string) (Back, error) {
 	return back, err
 }
 
+// Undoable reports whether Undo has something to put back of a run, unless it has changed since.
+func (h Home) Undoable(run string) bool {
+	if s, err := h.Load(run); err == nil {
+		return len(s.meta.Done) > 0
+	}
+	_, err := os.Lstat(h.logFile(run))
+	return err == nil
+}
+
 // openBase opens the workspace alone.
 func (s *Set) openBase() (upper, base int, err error) {
 	_, up, _ := s.Layers()
@@ -86,6 +101,8 @@ type written struct {
 	from Node
 	to   *Node // nil: an effect began whose end is not known
 	last Node  // the state when it began
+	torn bool  // between two effects, something else changed it
+	lost *key  // only this is known of the state before
 }
 
 // writes is what happened to paths, in order.
@@ -98,6 +115,7 @@ func (w writes) add(path string, from Node, to *Node) {
 		e = &written{from: from}
 		w[path] = e
 	}
+	e.torn = e.torn || e.to != nil && *e.to != from
 	e.to, e.last = to, from
 }
 
@@ -115,9 +133,14 @@ func (w writes) back(root int, force []string) ([]Step, Back, error) {
 			return nil, Back{}, fault.New(fault.NotFound, "the run did not write %s", quote(f))
 		}
 	}
+	var b Back
 	j := job{root: root}
 	for _, p := range sortedPaths(w) {
 		e := w[p]
+		if e.lost != nil {
+			b.lose(root, p, *e.lost)
+			continue
+		}
 		now, err := j.now(at, p)
 		if err != nil {
 			return nil, Back{}, about(p, err)
@@ -127,7 +150,7 @@ func (w writes) back(root int, force []string) ([]Step, Back, error) {
 			continue // it is back already, or never changed
 		case e.from.Type == Special: // nothing of it was kept
 			changed = append(changed, p)
-		case e.to != nil && now == *e.to, e.to == nil && now == e.last, forced[p]:
+		case !e.torn && (e.to != nil && now == *e.to || e.to == nil && now == e.last), forced[p]:
 			list = append(list, Step{Path: p, From: now, To: e.from})
 		case e.to != nil && e.to.Type == Folder && now.Type == Folder && e.from.Type == Nothing:
 			list = append(list, Step{Path: p, From: now, To: e.from}) // a folder of other permissions goes as well
@@ -144,11 +167,30 @@ func (w writes) back(root int, force []string) ([]Step, Back, error) {
 		return nil, Back{}, err
 	}
 	list, kept, err := w.keepFull(root, list)
-	b := Back{Kept: kept}
+	b.Kept = kept
 	for _, s := range list {
 		b.Restored = append(b.Restored, Change{Path: s.Path, Kind: kindOf(s), From: s.From, To: s.To})
 	}
 	return list, b, err
+}
+
+// lose lists a path that was not kept, if it has changed.
+func (b *Back) lose(root int, p string, was key) {
+	if p == "" {
+		b.More = true
+		return
+	}
+	dir, err := openBelow(root, path.Dir(p))
+	defer shut(dir)
+	var is key
+	if err == nil {
+		if st, err := statAt(dir, path.Base(p)); err == nil {
+			is = keyOf(&st)
+		}
+	}
+	if is != was {
+		b.Lost = append(b.Lost, p)
+	}
 }
 
 func sortedPaths[V any](m map[string]V) []string {

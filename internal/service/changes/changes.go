@@ -392,6 +392,32 @@ func (s *Changes) Undo(ctx context.Context, who, id string, force ...string) (le
 	return run, back, tell(ledger.Event{Change: ledger.ChangesUndone}, back)
 }
 
+// maxSearched is how many runs Last looks at.
+const maxSearched = 1000
+
+// Last finds the newest run with changes that can be undone, in the workspace that a folder is in. fault.NotFound: it has
+// none.
+func (s *Changes) Last(ctx context.Context, st store.Store, folder string) (id string, err error) {
+	filter := store.RunFilter{Mode: ledger.Live, Limit: 100}
+	for range maxSearched / filter.Limit {
+		runs, err := st.Runs(ctx, filter)
+		if err != nil {
+			return "", err
+		}
+		for _, r := range runs {
+			if sandbox.Within(folder, r.Workspace) && s.Folder().Undoable(r.ID.String()) {
+				return r.ID.String(), nil
+			}
+		}
+		if len(runs) < filter.Limit {
+			break
+		}
+		filter.Before = runs[len(runs)-1].Seq
+	}
+	return "", fault.New(fault.NotFound, "no run in %q changed files that can be restored", folder).
+		WithHint("remit runs lists the runs of all folders; then: remit undo RUN")
+}
+
 // sweepEvery is the interval at which Recover asks whether a day has passed since old data
 // was removed.
 const sweepEvery = time.Hour

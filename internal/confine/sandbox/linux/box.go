@@ -349,6 +349,9 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	if !reachesOthers(r.prof, out.Connections) {
 		out.Changed = answers.changed(r.seat)
 	}
+	if kept := r.p.Replaced(); kept != nil {
+		kept.Kept()
+	}
 	out.Stdout, out.Stderr = std.end(drainTime)
 	if exit.Failed != "" && !timedOut && ctx.Err() == nil {
 		return sandbox.Outcome{}, startFailed(exit, c.Command)

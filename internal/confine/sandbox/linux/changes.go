@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -81,6 +82,38 @@ func (d *decider) gone(file int) {
 	if err == nil {
 		delete(d.uses.files, id)
 	}
+}
+
+// keep copies the files that an allowed request is about to change, so that it can be undone. Folders of package managers
+// and version control are left out: these make their files again, or have an undo of their own.
+func (d *decider) keep(r supervisor.Request) {
+	moves := r.From != "" && !d.madeAgain(r.From)
+	switch {
+	case d.kept == nil, r.Act&^supervisor.Read == 0, r.Act&supervisor.Connect != 0, !d.ofMachine(r.Path), d.isOver():
+		return
+	case !moves && d.madeAgain(r.Path):
+		return
+	}
+	done := make(chan struct{})
+	go func() { // the caller's thread has no privileges and the umask of a command
+		defer close(done)
+		if moves {
+			d.kept.KeepMoved(r.From, r.Path)
+		} else {
+			d.kept.Keep(r.Path)
+		}
+	}()
+	<-done
+}
+
+// madeAgain reports whether a path is in a folder of a package manager or of version control.
+func (d *decider) madeAgain(p string) bool {
+	for name := range strings.SplitSeq(p, "/") {
+		if slices.Contains(d.again, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // changed returns the files that the command may have changed; nil: that is not known, as its sandbox had processes of

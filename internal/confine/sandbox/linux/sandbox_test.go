@@ -29,6 +29,8 @@ type world struct {
 	box  *linux.Box
 	p    permit.Permit
 	now  *atomic.Pointer[policy.Chain] // that of p
+
+	replaced permit.CommandKeeper // keeps what commands change; nil: nothing is kept
 }
 
 const openPolicy = `
@@ -93,7 +95,7 @@ func (w *world) allow(sources ...string) {
 		w.now = new(atomic.Pointer[policy.Chain])
 	}
 	w.now.Store(&chain)
-	w.p = permit.Mint(permit.Terms{Intent: permit.Intent{Run: "r", Call: 7}, Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path, Home: w.home}})
+	w.p = permit.Mint(permit.Terms{Intent: permit.Intent{Run: "r", Call: 7}, Chain: chain, Limits: chain.Limits(), Env: tool.Env{Workspace: w.dir, Path: env.Path, Home: w.home}, Replaced: w.replaced})
 }
 
 func (w *world) file(name, content string) string {

@@ -171,17 +171,29 @@ type decider struct {
 	claims map[string]bool
 	late   func(tool.Refused) // is told of refusals after the call
 	uses   changes
+	kept   permit.CommandKeeper // nil: no copies are made
+	again  []string             // names of folders in which nothing is kept
 }
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
 	chain, env := p.Chain(), p.Env()
-	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{},
+	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{},
 		names: sync.OnceValue(func() *policy.LikeNames { return chain.NamesLike(sandbox.AnyName) })}
 }
 
 // decide implements [supervisor.Decide].
 func (d *decider) decide(r supervisor.Request) error {
 	d.note(r)
+	err := d.judge(r)
+	var refused refusal
+	var ask *supervisor.Ask
+	if !errors.As(err, &refused) && !errors.As(err, &ask) {
+		d.keep(r)
+	}
+	return err
+}
+
+func (d *decider) judge(r supervisor.Request) error {
 	if r.Act&(supervisor.Remove|supervisor.Moved) != 0 && d.carriesMount(r.Path) {
 		return d.noName(r.Path, "the sandbox shows folders of the machine there, or below it")
 	}
