@@ -58,31 +58,41 @@ func build(t *testing.T, pkg string) (bin string) {
 	return bin
 }
 
-var total = regexp.MustCompile(`Total: (\d+) passed`)
+var (
+	total      = regexp.MustCompile(`Total: (\d+) passed`)
+	unexpected = regexp.MustCompile(`(?m)^\s*✗ (\S+)$`)
+)
 
-// suite runs one leg of the suite and looks at its verdict.
-func suite(t *testing.T, env []string, args ...string) {
+// conformance is a command of the suite.
+func conformance(ctx context.Context, t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	bin, modules := node(t)
+	cmd := exec.CommandContext(ctx, bin, append([]string{filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js")},
+		append(args, "--timeout", "90000", "--output-dir", t.TempDir())...)...)
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), env...)
+	return cmd
+}
+
+// leg runs one leg of the suite, and returns its verdict.
+func leg(t *testing.T, env []string, args ...string) (verdict string, err error) {
+	t.Helper()
 	expected, err := filepath.Abs("testdata/conformance/expected.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer stop()
-	cmd := exec.CommandContext(ctx, bin, append([]string{filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js")},
-		append(args, "--expected-failures", expected, "--timeout", "90000", "--output-dir", t.TempDir())...)...)
-	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	_, verdict, _ := strings.Cut(string(out), "SUMMARY")
-	if err != nil {
-		t.Errorf("the suite: %v\n%s\n%s", err, verdict, tail(string(out), 20_000))
-	}
+	out, err := conformance(ctx, t, env, append(args, "--expected-failures", expected)...).CombinedOutput()
+	_, verdict, _ = strings.Cut(string(out), "SUMMARY")
 	if m := total.FindStringSubmatch(verdict); m == nil || m[1] == "0" {
 		t.Errorf("the suite checked nothing:\n%s", tail(string(out), 20_000))
 	} else {
 		t.Logf("%s checks passed", m[1])
 	}
+	if err != nil {
+		t.Log(tail(string(out), 20_000))
+	}
+	return verdict, err
 }
 
 func tail(s string, most int) string { return s[max(0, len(s)-most):] }
@@ -104,7 +114,9 @@ func TestConformanceOfTheGateway(t *testing.T) {
 			token := filepath.Join(w.home, "suite.token")
 			w.must(0, "grant", "issue", "-p", policy, "-w", w.workspace, "-o", token)
 			addr, stop := w.gatewayOverHTTP("--server", "everything")
-			suite(t, nil, "server", "--url", withGrant(t, addr, token), "--requirements", revision)
+			if verdict, err := leg(t, nil, "server", "--url", withGrant(t, addr, token), "--requirements", revision); err != nil {
+				t.Errorf("the suite: %v\n%s", err, verdict)
+			}
 			stop()
 			w.recordsAllUses()
 			w.must(0, "verify")
@@ -182,13 +194,25 @@ func withGrant(t *testing.T, gateway, tokenFile string) (url string) {
 }
 
 // TestConformanceOfTheClient has the suite look at Remit's own client, which plays
-// what an ordinary client behind the gateway wants.
+// what an ordinary client behind the gateway wants. The suite plays all scenarios at the same time. On a slow machine one of them
+// can meet a time limit, so each that fails is played once more, alone.
 func TestConformanceOfTheClient(t *testing.T) {
 	node(t)
 	player := build(t, "github.com/remitrun/remit/internal/e2e/testdata/conformance/client")
 	for _, revision := range requirements {
 		t.Run(revision, func(t *testing.T) {
-			suite(t, []string{"REMIT=" + binary}, "client", "--command", player, "--requirements", revision)
+			env := []string{"REMIT=" + binary}
+			verdict, err := leg(t, env, "client", "--command", player, "--requirements", revision)
+			failed := unexpected.FindAllStringSubmatch(verdict, -1)
+			if err != nil && len(failed) == 0 {
+				t.Fatalf("the suite: %v\n%s", err, verdict)
+			}
+			for _, scenario := range failed {
+				alone := conformance(t.Context(), t, env, "client", "--command", player, "--scenario", scenario[1], "--spec-version", revision)
+				if out, err := alone.CombinedOutput(); err != nil {
+					t.Errorf("%s alone: %v\n%s", scenario[1], err, tail(string(out), 20_000))
+				}
+			}
 		})
 	}
 }

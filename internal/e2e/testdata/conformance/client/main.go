@@ -46,7 +46,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 80*time.Second)
 	u := &user{ctx: ctx, dir: dir, url: os.Args[len(os.Args)-1]}
 	err = u.play(os.Getenv("MCP_CONFORMANCE_SCENARIO"))
 	stop()
