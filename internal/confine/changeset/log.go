@@ -275,7 +275,7 @@ func (h Home) undoable(run string) (writes, error) {
 	w, err := readLines(h.logFile(run))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "run %s changed no file that can be restored, or its copies were already deleted", run).
-			WithHint("remit undo last takes the newest run that changed files")
+			ForOperator("remit undo last takes the newest run that changed files")
 	}
 	return w, err
 }

@@ -415,7 +415,7 @@ func (s *Changes) Last(ctx context.Context, st store.Store, folder string) (id s
 		filter.Before = runs[len(runs)-1].Seq
 	}
 	return "", fault.New(fault.NotFound, "no run in %q changed files that can be restored", folder).
-		WithHint("remit runs lists the runs of all folders; then: remit undo RUN")
+		ForOperator("remit runs lists the runs of all folders; then: remit undo RUN")
 }
 
 // sweepEvery is the interval at which Recover asks whether a day has passed since old data
