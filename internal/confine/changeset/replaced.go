@@ -3,8 +3,10 @@ package changeset
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -125,22 +127,32 @@ func (l *Log) leaveOut(real string) {
 	_ = l.write(line{Path: real, Lost: &is}, false) // without it, an undo does not list the path
 }
 
-// Kept notes the state of all that Keep was told of, after a command. Later changes are not those of the command.
+// Kept notes the state of all that Keep was told of, after a command. Later changes are not those of the command. Without
+// these notes, an undo restores the paths only by force.
 func (l *Log) Kept() {
 	l.replaced.mu.Lock()
 	defer l.replaced.mu.Unlock()
-	for real := range l.replaced.names {
-		dir, name := path.Split(real)
-		fd, err := rootFolder(dir)
+	names := slices.Sorted(maps.Keys(l.replaced.names))
+	l.replaced.names, l.replaced.bytes, l.replaced.full = nil, 0, false
+	if len(names) == 0 {
+		return
+	}
+	root, err := rootFolder("/")
+	if err != nil {
+		return
+	}
+	defer shut(root)
+	folders := newParents(root)
+	defer folders.close()
+	for _, real := range names {
+		dir, name, err := folders.at(strings.TrimPrefix(real, "/"))
 		if absent(err) {
 			err = l.write(line{Path: real, After: &Node{}}, false)
 		} else if err == nil {
-			err = l.After(real, fd, name)
+			err = l.After(real, dir, name)
 		}
-		shut(fd)
 		if err != nil {
-			break // without these lines, an undo restores the paths only by force
+			return
 		}
 	}
-	l.replaced.names, l.replaced.bytes, l.replaced.full = nil, 0, false
 }
