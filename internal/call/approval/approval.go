@@ -8,24 +8,15 @@ package approval
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/authority/policy"
-	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
-	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
 )
@@ -84,46 +75,6 @@ type Desk struct {
 // The question stays open for others.
 var ErrNotHere = errors.New("no approver is available")
 
-// Case is a question as shown to the person at the terminal.
-type Case struct {
-	Question store.Approval
-	Asked    runner.Question
-	Body     Body
-	Matches  []Past // the session's calls that the pattern matches
-	Others   []Past // its calls of the same tool that the pattern does not match
-	History  *History
-}
-
-// Body is what a question tells people. Texts that come from a caller are whole but for
-// known values of secrets, and must be shown as untrusted. The pattern is as it is.
-type Body struct {
-	Tool      tool.ID         `json:"tool"`
-	Step      string          `json:"step,omitempty"`
-	Args      json.RawMessage `json:"args,omitempty"`
-	Reason    string          `json:"reason"`
-	Rule      string          `json:"rule,omitempty"`
-	Where     string          `json:"where,omitempty"` // of the rule: its policy, file and line
-	Risk      string          `json:"risk"`
-	Effects   []string        `json:"effects,omitempty"`
-	Touches   []string        `json:"touches,omitempty"`
-	Holder    string          `json:"holder"`
-	Workspace string          `json:"workspace"`
-	Pattern   *Pattern        `json:"pattern,omitempty"`   // the calls that an approval for the session would cover; nil: it cannot be given
-	Within    bool            `json:"within,omitempty"`    // the call was running, and needed one more action
-	Requested bool            `json:"requested,omitempty"` // ahead of the call, which is not made yet
-	Wanted    string          `json:"wanted,omitempty"`    // the caller's reason for the request: untrusted
-	Edits     []Edit          `json:"edits,omitempty"`     // proposed changes of policies, which deny the call; approving it means to apply them
-}
-
-// Past is a call that was made.
-type Past struct {
-	Index   int
-	Spec    *tool.Spec
-	Digest  tool.Digest
-	Args    tool.Args
-	Actions []tool.Action
-}
-
 const defaultEvery = 200 * time.Millisecond
 
 func (d *Desk) now() time.Time {
@@ -131,64 +82,6 @@ func (d *Desk) now() time.Time {
 		return d.Now()
 	}
 	return time.Now()
-}
-
-// Binding identifies everything that an approval of one call covers: the holder, every policy of
-// the chain with its environment, the grant where the ledger keeps it, a client's session, the tool as it is now, the
-// arguments, and the effects of the call: the same words are another call once a link leads
-// elsewhere, or a file that they name has other content. If approvals may cover a session, the question about a running
-// command's connection is bound to its [connection] pattern instead of the call.
-func Binding(q runner.Question) ([32]byte, error) {
-	args, err := canon.Marshal(map[string]any(q.Call.Args))
-	if err != nil {
-		return [32]byte{}, fault.Wrap(fault.ArgsInvalid, err, "the arguments cannot be written as JSON")
-	}
-	h := sha256.New()
-	add := func(b []byte) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-		h.Write(n[:])
-		h.Write(b)
-	}
-	add([]byte("remit approval 3"))
-	add([]byte(q.Run.Grant.Holder()))
-	add([]byte(q.Run.Env.Workspace))
-	for _, n := range q.Run.Grant.Nodes() {
-		if n.Kept {
-			add(n.ID[:])
-		}
-	}
-	add(nil)
-	for _, r := range q.Run.Grant.Chain() {
-		digest := r.Policy().Digest()
-		add(digest[:])
-	}
-	add(nil)
-	add(q.Digest[:])
-	add([]byte(q.Spec.ID))
-	if q.Run.Client != "" {
-		add([]byte("session"))
-		add(q.Run.ID[:])
-	}
-	if c, ok := connection(q); ok && q.Terms.Session {
-		text, err := json.Marshal(c)
-		add([]byte("connection"))
-		add(text)
-		return [32]byte(h.Sum(nil)), err
-	}
-	add(args)
-	add([]byte(strconv.FormatBool(q.Within)))
-	for _, a := range q.Actions {
-		add([]byte(a.String()))
-		add([]byte(a.Real))
-		add([]byte(a.Exe))
-		for _, c := range a.Contents {
-			add([]byte(c.Path))
-			add([]byte(c.State))
-		}
-		add(nil)
-	}
-	return [32]byte(h.Sum(nil)), nil
 }
 
 // File files a question that is put to people outside of Remit, or finds the one that was filed before. People are not
@@ -434,74 +327,6 @@ func (d *Desk) answerHere(ctx context.Context, c Case) error {
 	return err
 }
 
-func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Approval, session bool) (Case, error) {
-	c := Case{Question: filed, Asked: q, Body: d.body(q, session)}
-	if d.History != nil {
-		h, err := d.History(ctx, filed, c.Body)
-		if err != nil {
-			return c, err
-		}
-		c.History = &h
-	}
-	p := c.Body.Pattern
-	if p == nil || d.Past == nil {
-		return c, nil
-	}
-	past, err := d.Past(ctx, q.Run)
-	for _, call := range past {
-		switch {
-		case p.Matches(call.Spec.ID, call.Digest, call.Args, call.Actions):
-			c.Matches = append(c.Matches, call)
-		case call.Spec.ID == q.Spec.ID:
-			c.Others = append(c.Others, call)
-		}
-	}
-	return c, err
-}
-
-// body describes a question.
-func (d *Desk) body(q runner.Question, session bool) Body {
-	red := d.Redact.Known()
-	b := Body{
-		Tool: q.Spec.ID, Step: q.Call.Step, Reason: red.Text(q.Decision.Reason), Rule: q.Decision.Rule.String(), Where: placeOf(q.Decision.Rule), Risk: q.Spec.Risk.String(),
-		Holder: q.Run.Grant.Holder(), Workspace: q.Run.Env.Workspace, Within: q.Within,
-	}
-	if args, err := canon.Marshal(map[string]any(q.Call.Args)); err == nil {
-		b.Args = red.JSON(args)
-	}
-	if b.Requested = q.Ahead; q.Ahead {
-		b.Wanted = red.Text(q.Reason)
-	}
-	for _, e := range q.Spec.Effects.List() {
-		b.Effects = append(b.Effects, e.String())
-	}
-	for _, a := range q.Actions {
-		text := a.String()
-		if a.Real != "" && a.Real != a.Path {
-			text += " (through a link: " + a.Real + ")"
-		}
-		b.Touches = append(b.Touches, red.Text(text))
-		for _, c := range a.Contents {
-			if strings.Contains(c.State, ":") {
-				b.Touches = append(b.Touches, red.Text(fmt.Sprintf("content of %q as it is now, %s", c.Path, c.State)))
-			}
-		}
-	}
-	if session {
-		p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions)
-		if q.Decision.Endorses() {
-			p, ok = endorsement(q), true
-		}
-		if c, within := connection(q); within {
-			p, ok = c, true
-		}
-		if text, err := json.Marshal(p); ok && err == nil && red.Text(string(text)) == string(text) { // a pattern is shown as it is
-			b.Pattern = &p
-		}
-	}
-	return b
-}
-
 func forSession(q store.Approval) runner.Answer {
 	a := answer(q, true)
 	a.Where += ", for the session"
@@ -524,22 +349,4 @@ func answer(q store.Approval, yes bool) runner.Answer {
 	}
 	a.By = strings.Join(by, ", ")
 	return a
-}
-
-// placeOf says where a rule is written, as "docs, policy.yaml:7"; "" for none.
-func placeOf(r *policy.Rule) string {
-	if r == nil {
-		return ""
-	}
-	at := path.Base(filepath.ToSlash(r.File))
-	switch {
-	case r.File == "":
-		return r.Policy
-	case r.Line > 0:
-		at += ":" + strconv.Itoa(r.Line)
-	}
-	if r.Policy == "" {
-		return at
-	}
-	return r.Policy + ", " + at
 }
