@@ -12,6 +12,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/diff"
 	"github.com/remitrun/remit/internal/confine/changeset"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/changes"
 )
 
@@ -120,11 +121,16 @@ func (s *session) undoCmd() *cobra.Command {
 		Short: "Restore the files that a run changed",
 		Long: `Restores the paths that the run's applied changes, its file tools or its
 commands have changed. If one of them has changed since, nothing is restored
-unless that path is named with --force. Of a command, 2,000 paths with 64 MiB
-are kept, files up to 16 MiB, and nothing in folders of version control and of
-package managers (.git, node_modules, .venv); other changes are listed.
+unless --force names that path, or a folder around it.
 
-"last" is here the newest run in this workspace that changed files.
+For each command, Remit keeps copies of 2,000 paths with 64 MiB at most. Files
+of more than 16 MiB are not kept, and nothing in folders of version control and
+of package managers (.git, node_modules, .venv). Changes without a copy are
+listed. Then files that are new stay as well, since they may have the content.
+Processes that outlive their command are not followed.
+
+"last" is here the newest run in this workspace that changed files and has
+ended. An undo cannot be undone.
 `,
 		Example: `  remit undo last
   remit undo 0198a1b2
@@ -142,6 +148,11 @@ package managers (.git, node_modules, .venv); other changes are listed.
 			if s.json {
 				return s.printJSON(changes.NewUndone(run, back))
 			}
+			named := []ledger.Run{run}
+			if err := nameByWork(cmd.Context(), a.History, named); err != nil {
+				return err
+			}
+			s.printf("run %s  %s\n", run.ID, show(named[0].Name))
 			for i := range back.Restored {
 				back.Restored[i].Path = strings.TrimPrefix(back.Restored[i].Path, run.Workspace+"/")
 			}
@@ -152,6 +163,9 @@ package managers (.git, node_modules, .venv); other changes are listed.
 			for _, p := range back.Lost {
 				s.printf("%s %s is not restored: no copy of it was kept\n", s.paint(yellow, "!"), show(strings.TrimPrefix(p, run.Workspace+"/")))
 			}
+			for _, p := range back.Left {
+				s.printf("%s %s stays: it may be what is left of a path that is not restored\n", s.paint(yellow, "!"), show(strings.TrimPrefix(p, run.Workspace+"/")))
+			}
 			if back.More {
 				s.printf("%s the run changed more than 2,000 paths; the others are not restored\n", s.paint(yellow, "!"))
 			}
@@ -159,7 +173,7 @@ package managers (.git, node_modules, .venv); other changes are listed.
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&force, "force", nil, "restore this `PATH` even if it has changed since (repeatable)")
+	c.Flags().StringArrayVar(&force, "force", nil, "restore this `PATH`, and all below it, even if it has changed since (repeatable)")
 	return c
 }
 

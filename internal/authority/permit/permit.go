@@ -118,6 +118,8 @@ type CommandKeeper interface {
 	Keep(real string)
 	// KeepMoved keeps a file, or a folder with all files in it, at its old path and at its new one.
 	KeepMoved(from, to string)
+	// LeaveOut notes a folder that a command changes, and of which nothing is kept.
+	LeaveOut(folder string)
 	// Kept notes the state of all these paths, after a command.
 	Kept()
 }

@@ -209,10 +209,17 @@ func openFile(dir int, name string, was *unix.Stat_t) (int, error) {
 
 var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
 
+// maxGrowth is by how many bytes a file may grow while it is read.
+const maxGrowth = 16 << 20
+
 // hashOf reads an open file to the end, and copies it to another one if to is not
-// below 0. Plain descriptors: ten thousand times the poller's
+// below 0. A file that grows as fast as it is read is errMoved. Plain descriptors: ten thousand times the poller's
 // bookkeeping is half a second.
 func hashOf(from, to int) (string, int64, error) {
+	st, err := statFD(from)
+	if err != nil {
+		return "", 0, err
+	}
 	h := sha256.New()
 	buf, _ := buffers.Get().(*[128 << 10]byte) // it holds nothing else
 	defer buffers.Put(buf)
@@ -224,7 +231,9 @@ func hashOf(from, to int) (string, int64, error) {
 		if n == 0 {
 			return hex.EncodeToString(h.Sum(nil)), size, nil
 		}
-		size += int64(n)
+		if size += int64(n); size > st.Size+maxGrowth {
+			return "", size, errMoved
+		}
 		h.Write(buf[:n]) // it never fails
 		if to >= 0 {
 			if err := writeAll(to, buf[:n]); err != nil {

@@ -165,6 +165,17 @@ func (b blobs) open(hash string) (int, error) {
 	return fd, nil
 }
 
+// sound reports whether a file's content is kept as it was.
+func (b blobs) sound(n Node) bool {
+	fd, err := b.open(n.Hash)
+	if err != nil {
+		return false
+	}
+	defer shut(fd)
+	hash, size, err := hashOf(fd, -1)
+	return err == nil && hash == n.Hash && size == n.Size
+}
+
 // sync makes one kept content survive a loss of power.
 func (b blobs) sync(hash string) error {
 	fd, err := b.open(hash)

@@ -35,6 +35,7 @@ type job struct {
 	link    func(s Step, dir int, name string) bool
 	blobs   blobs // where the old content is kept
 	journal journal
+	forget  bool                               // the content that is replaced is not kept once the job is done
 	using   func() (release func(), err error) // keeps a sweep away
 	point   func(string)                       // told before each step of the journal's life; nil outside of tests
 
@@ -131,7 +132,11 @@ func (j *job) lent(do func(i int) error) error {
 
 func (j *job) end(finish func() error) error {
 	j.tell("adopt")
-	if err := j.adopt(); err != nil {
+	keep := j.adopt
+	if j.forget {
+		keep = j.drop
+	}
+	if err := keep(); err != nil {
 		return err
 	}
 	j.tell("settle") // of adopted files as well: nothing is lent across file systems

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -39,7 +40,8 @@ type line struct {
 	Path   string `json:"path"` // absolute
 	Before *Node  `json:"before,omitempty"`
 	After  *Node  `json:"after,omitempty"`
-	Lost   *key   `json:"lost,omitempty"` // the state of a path that was not kept before a change
+	Is     *key   `json:"is,omitempty"`   // in place of After: the file was too large to be read
+	Lost   *key   `json:"lost,omitempty"` // the state of a path of which no copy was made before a change; zero: not known
 }
 
 // Log gives the log of a run. Its file is made with the first effect.
@@ -86,6 +88,9 @@ func (l *Log) before(real string, dir int, name string, durable bool) error {
 		}
 		return node, err
 	})
+	if err == nil && !durable && !utf8.ValidString(n.Target) { // JSON would change it
+		err = unix.EILSEQ
+	}
 	if err == nil {
 		err = l.write(line{Path: real, Before: &n}, durable)
 	}
@@ -237,12 +242,12 @@ func (h Home) undoLog(run string, force []string) (back Back, err error) {
 	for i, f := range force {
 		rel[i] = strings.TrimPrefix(f, "/")
 	}
-	list, back, err := w.back(root, rel)
+	list, back, err := w.back(root, undoing{force: rel, above: "/", sound: h.blobs().sound})
 	if err != nil {
 		return back, err
 	}
 	id := newID()
-	j := &job{id: id, root: root, steps: list, blobs: h.blobs(), using: h.using, point: h.point,
+	j := &job{id: id, root: root, steps: list, blobs: h.blobs(), forget: true, using: h.using, point: h.point,
 		journal: journal{file: h.journal(run, ofLog), head: journalHead{ID: id, Run: run, What: "undo", Folder: "/"}}}
 	j.source = j.fromBlobs
 	if err = j.run(func() error { return h.logUndone(run) }); err != nil {
@@ -251,7 +256,7 @@ func (h Home) undoLog(run string, force []string) (back Back, err error) {
 	for i := range back.Restored {
 		back.Restored[i].Path = "/" + back.Restored[i].Path
 	}
-	for _, list := range [][]string{back.Kept, back.Lost} {
+	for _, list := range [][]string{back.Kept, back.Lost, back.Left} {
 		for i := range list {
 			list[i] = "/" + list[i]
 		}
@@ -309,7 +314,9 @@ func readLines(file string) (writes, error) {
 		case e.Lost != nil && w[p] == nil:
 			w[p] = &written{lost: e.Lost}
 		case e.After != nil && w[p] != nil:
-			w[p].to = e.After
+			w[p].to, w[p].is = e.After, nil
+		case e.Is != nil && w[p] != nil:
+			w[p].to, w[p].is = nil, e.Is
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -106,15 +107,38 @@ func (l *Log) keep(real string) {
 		st, err = statAt(fd, name)
 	}
 	switch {
-	case err != nil: // nothing is there, as before tells, or nothing can be looked at
-	case typeOf(&st) == Special, typeOf(&st) == File && (st.Size > maxKeptFile || r.bytes+st.Size > maxKeptBytes):
+	case !utf8.ValidString(real): // JSON would change it
 		l.leaveOut(real)
 		return
-	case typeOf(&st) == File:
-		r.bytes += st.Size
+	case err != nil: // nothing is there, as before tells, or nothing can be looked at
+	case typeOf(&st) == Special, typeOf(&st) == File && (st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || !r.fits(st.Size)):
+		l.leaveOut(real)
+		return
 	}
 	if err = l.before(real, fd, name, false); err != nil {
 		l.leaveOut(real)
+	}
+}
+
+// fits counts the bytes of a file, if a command may have them copied or read.
+func (r *replaced) fits(size int64) bool {
+	if size > maxKeptFile || r.bytes+size > maxKeptBytes {
+		return false
+	}
+	r.bytes += size
+	return true
+}
+
+// LeaveOut notes a folder of which nothing is kept, before a command changes something in it.
+func (l *Log) LeaveOut(folder string) {
+	l.replaced.mu.Lock()
+	defer l.replaced.mu.Unlock()
+	if r := &l.replaced; !l.over() && !r.names[folder] && len(r.names) < maxKept {
+		if r.names == nil {
+			r.names = map[string]bool{}
+		}
+		r.names[folder] = true
+		_ = l.write(line{Path: folder, Lost: new(key)}, false) // without it, an undo does not list the folder
 	}
 }
 
@@ -134,6 +158,7 @@ func (l *Log) Kept() {
 	defer l.replaced.mu.Unlock()
 	names := slices.Sorted(maps.Keys(l.replaced.names))
 	l.replaced.names, l.replaced.bytes, l.replaced.full = nil, 0, false
+	var read replaced // the same bounds: a command can make very large files
 	if len(names) == 0 {
 		return
 	}
@@ -146,13 +171,18 @@ func (l *Log) Kept() {
 	defer folders.close()
 	for _, real := range names {
 		dir, name, err := folders.at(strings.TrimPrefix(real, "/"))
-		if absent(err) {
-			err = l.write(line{Path: real, After: &Node{}}, false)
-		} else if err == nil {
-			err = l.After(real, dir, name)
+		var st unix.Stat_t
+		if err == nil {
+			st, err = statAt(dir, name)
 		}
-		if err != nil {
-			return
+		switch {
+		case absent(err):
+			_ = l.write(line{Path: real, After: &Node{}}, false)
+		case err == nil && typeOf(&st) == File && !read.fits(st.Size):
+			is := keyOf(&st)
+			_ = l.write(line{Path: real, Is: &is}, false)
+		case err == nil:
+			_ = l.After(real, dir, name)
 		}
 	}
 }

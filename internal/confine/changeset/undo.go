@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/walk"
 )
@@ -22,10 +24,20 @@ type Back struct {
 	Restored []Change `json:"restored"`
 	Kept     []string `json:"kept,omitempty"` // folders that stay because something else is in them
 
-	// Lost are changed paths that cannot be restored: they were too large or too many to be kept, could not be read, or
-	// are devices, FIFOs or sockets. More: there are others, which were not noted.
+	// Lost are changed paths that cannot be restored: they were too large or too many to be kept, cannot be read, lie in
+	// folders of which nothing is kept, or are devices, FIFOs or sockets. More: there are others, which were not noted.
 	Lost []string `json:"lost,omitempty"`
 	More bool     `json:"more_lost,omitempty"`
+
+	// Left are new files that stay although they were not there before: they may have the content of a lost one.
+	Left []string `json:"left,omitempty"`
+}
+
+// undoing is how writes are taken back.
+type undoing struct {
+	force []string        // paths, and folders of paths, that are put back also if they have changed since
+	above string          // begins all paths in messages
+	sound func(Node) bool // reports whether the content of a file is there; nil: a missing one is an error later
 }
 
 // Undo puts back what a run wrote: by its changeset, as far as that was applied,
@@ -55,7 +67,7 @@ func (h Home) Undo(run string, force ...string) (Back, error) {
 			w.add(d.Path, d.From, &d.To)
 		}
 		var list []Step
-		if list, back, err = w.back(base, force); err != nil {
+		if list, back, err = w.back(base, undoing{force: force}); err != nil {
 			return err
 		}
 		j := s.job("undo", list, base, nil)
@@ -103,6 +115,7 @@ type written struct {
 	last Node  // the state when it began
 	torn bool  // between two effects, something else changed it
 	lost *key  // only this is known of the state before
+	is   *key  // the state after it, of a file that was too large to be read
 }
 
 // writes is what happened to paths, in order.
@@ -116,57 +129,63 @@ func (w writes) add(path string, from Node, to *Node) {
 		w[path] = e
 	}
 	e.torn = e.torn || e.to != nil && *e.to != from
-	e.to, e.last = to, from
+	e.to, e.is, e.last = to, nil, from
 }
 
 // back gives the steps that take everything back. It fails with the list of
 // paths that changed after the run, unless they are forced.
-func (w writes) back(root int, force []string) ([]Step, Back, error) {
+func (w writes) back(root int, how undoing) ([]Step, Back, error) {
+	forced, err := w.forced(how)
+	if err != nil {
+		return nil, Back{}, err
+	}
 	at := newParents(root)
 	defer at.close()
 	var list []Step
 	var changed []string
-	forced := map[string]bool{}
-	for _, f := range force {
-		forced[f] = true
-		if w[f] == nil {
-			return nil, Back{}, fault.New(fault.NotFound, "the run did not write %s", quote(f))
-		}
-	}
 	var b Back
-	j := job{root: root}
+	unsure := false // the content of a lost file may be in a new one, renamed or packed
+	lost := w.lost()
 	for _, p := range sortedPaths(w) {
 		e := w[p]
 		if e.lost != nil {
-			b.lose(root, p, *e.lost)
+			unsure = b.lose(root, p, *e.lost) && e.lost.Type == File || unsure
 			continue
 		}
-		now, err := j.now(at, p)
-		if err != nil {
-			return nil, Back{}, about(p, err)
-		}
+		now, is, err := e.now(at, p)
 		switch {
-		case now == e.from:
-			continue // it is back already, or never changed
+		case how.sound != nil && errors.Is(err, fs.ErrPermission):
+			b.Lost, unsure = append(b.Lost, p), true
+		case err != nil:
+			return nil, Back{}, about(how.above+p, err)
+		case now == e.from: // it is back already, or never changed
 		case e.from.Type == Special: // nothing of it was kept
-			changed = append(changed, p)
-		case !e.torn && (e.to != nil && now == *e.to || e.to == nil && now == e.last), forced[p]:
-			list = append(list, Step{Path: p, From: now, To: e.from})
-		case e.to != nil && e.to.Type == Folder && now.Type == Folder && e.from.Type == Nothing:
-			list = append(list, Step{Path: p, From: now, To: e.from}) // a folder of other permissions goes as well
+			changed = append(changed, how.above+p)
+		case how.sound != nil && now.Type == Special, lost[is.file()] && !forced[p]:
+			b.Left = append(b.Left, p)
+		case !e.changedSince(now), forced[p],
+			e.to != nil && e.to.Type == Folder && now.Type == Folder && e.from.Type == Nothing: // a folder of other permissions goes as well
+			if how.sound != nil && e.from.Type == File && !how.sound(e.from) {
+				b.Lost, unsure = append(b.Lost, p), true
+			} else {
+				list = append(list, Step{Path: p, From: now, To: e.from})
+			}
 		default:
-			changed = append(changed, p)
+			changed = append(changed, how.above+p)
 		}
 	}
 	if len(changed) > 0 {
-		err := conflict("these paths have changed since, nothing was restored", changed)
+		err := conflict("these paths have changed since, or while Remit was stopped: nothing was restored", changed)
 		var coded *fault.Error
 		if errors.As(err, &coded) {
-			err = coded.WithHint("--force PATH restores one all the same")
+			err = coded.WithHint("--force PATH restores one all the same, --force FOLDER all below it")
 		}
 		return nil, Back{}, err
 	}
-	list, kept, err := w.keepFull(root, list)
+	if unsure || b.More {
+		list = b.leave(list, forced)
+	}
+	list, kept, err := w.keepFull(root, withFolders(root, list))
 	b.Kept = kept
 	for _, s := range list {
 		b.Restored = append(b.Restored, Change{Path: s.Path, Kind: kindOf(s), From: s.From, To: s.To})
@@ -174,11 +193,100 @@ func (w writes) back(root int, force []string) ([]Step, Back, error) {
 	return list, b, err
 }
 
-// lose lists a path that was not kept, if it has changed.
-func (b *Back) lose(root int, p string, was key) {
+// forced gives the paths of which it does not matter whether they have changed since.
+func (w writes) forced(how undoing) (map[string]bool, error) {
+	forced := map[string]bool{}
+	for _, f := range how.force {
+		found := false
+		for p := range w {
+			if p == f || f == "." || strings.HasPrefix(p, f+"/") {
+				forced[p], found = true, true
+			}
+		}
+		if !found {
+			return nil, fault.New(fault.NotFound, "the run did not write %s", quote(how.above+f))
+		}
+	}
+	return forced, nil
+}
+
+// now reads a path. The state of a large file that the run left so becomes to.
+func (e *written) now(at *parents, p string) (now Node, is key, err error) {
+	dir, name, err := at.at(p)
+	var st unix.Stat_t
+	if err == nil {
+		now, st, err = nodeAt(dir, name)
+	}
+	if absent(err) {
+		return Node{}, key{}, nil
+	}
+	if err == nil && now.Type != Nothing {
+		is = keyOf(&st)
+	}
+	if e.is != nil && *e.is == is {
+		e.to = &now
+	}
+	return now, is, err
+}
+
+// changedSince reports whether a path is not as the run left it.
+func (e *written) changedSince(now Node) bool {
+	return e.torn || e.to != nil && now != *e.to || e.to == nil && now != e.last
+}
+
+// file identifies a file under all of its names.
+type file struct{ dev, ino uint64 }
+
+func (k key) file() file { return file{k.Dev, k.Ino} }
+
+// lost gives the files of which no copy was made before a change.
+func (w writes) lost() map[file]bool {
+	out := map[file]bool{}
+	for _, e := range w {
+		if e.lost != nil && e.lost.Type == File {
+			out[e.lost.file()] = true
+		}
+	}
+	return out
+}
+
+// leave leaves out the removal of files, unless it is forced.
+func (b *Back) leave(list []Step, forced map[string]bool) []Step {
+	return slices.DeleteFunc(list, func(s Step) bool {
+		stays := s.From.Type == File && s.To.Type == Nothing && !forced[s.Path]
+		if stays {
+			b.Left = append(b.Left, s.Path)
+		}
+		return stays
+	})
+}
+
+// withFolders adds the folders that steps need and that are not there: nobody noted that they went.
+func withFolders(root int, list []Step) []Step {
+	made := map[string]bool{}
+	for _, s := range list {
+		made[s.Path] = true
+	}
+	for _, s := range slices.Clone(list) {
+		for p := path.Dir(s.Path); s.To.Type != Nothing && p != "." && !made[p]; p = path.Dir(p) {
+			fd, err := openBelow(root, p)
+			shut(fd)
+			if !errors.Is(err, unix.ENOENT) {
+				break
+			}
+			made[p] = true
+			list = append(list, Step{Path: p, To: Node{Type: Folder, Mode: 0o755}})
+		}
+	}
+	slices.SortFunc(list, func(a, b Step) int { return strings.Compare(a.Path, b.Path) })
+	return list
+}
+
+// lose lists a path of which no copy was made, if it has changed.
+func (b *Back) lose(root int, p string, was key) (changed bool) {
 	if p == "" {
 		b.More = true
-		return
+		return true
 	}
 	dir, err := openBelow(root, path.Dir(p))
 	defer shut(dir)
@@ -191,6 +299,7 @@ func (b *Back) lose(root int, p string, was key) {
 	if is != was {
 		b.Lost = append(b.Lost, p)
 	}
+	return is != was
 }
 
 func sortedPaths[V any](m map[string]V) []string {
@@ -318,6 +427,7 @@ func (h Home) recoverOne(run string, isLog bool) (r Recovered, err error) {
 	j := &job{id: jr.head.ID, root: root, steps: jr.head.Steps, blobs: h.blobs(), journal: jr, point: h.point}
 	j.source = j.fromBlobs
 	if isLog {
+		j.forget = true
 		return r, j.resume(last, func() error { return h.logUndone(run) })
 	}
 	s, err := h.Load(run)

@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -160,6 +161,13 @@ func (c *call) mayMove(old, s spot, leave, take Act) unix.Errno {
 		return errno
 	}
 	return c.ask(Request{Act: leave, Path: old.real, From: s.real, File: other})
+}
+
+// staged reports whether Remit writes a file at a path now, of which it changes the name later: package changeset does so. The
+// rules of that name are not asked about this one.
+func staged(p string) bool {
+	name := path.Base(p)
+	return strings.HasPrefix(name, ".remit-") && strings.HasSuffix(name, ".tmp")
 }
 
 // copyPrefix begins the name of a new file until it has its content and its name. Processes cannot open it: what they

@@ -306,7 +306,7 @@ func (s *Supervisor) rootOf(pid uint32) int {
 func (c *call) may(act Act, where string) unix.Errno { return c.ask(Request{Act: act, Path: where}) }
 
 func (c *call) ask(r Request) unix.Errno {
-	if r.Act&(Write|Create) != 0 && strings.HasPrefix(path.Base(r.Path), copyPrefix) {
+	if r.Act&(Write|Create) != 0 && strings.HasPrefix(path.Base(r.Path), copyPrefix) || staged(r.Path) || staged(r.From) {
 		return unix.EACCES
 	}
 	r.PID = int(c.n.PID)

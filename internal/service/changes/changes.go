@@ -405,7 +405,7 @@ func (s *Changes) Last(ctx context.Context, st store.Store, folder string) (id s
 			return "", err
 		}
 		for _, r := range runs {
-			if sandbox.Within(folder, r.Workspace) && s.Folder().Undoable(r.ID.String()) {
+			if r.Status != ledger.Running && sandbox.Within(folder, r.Workspace) && s.Folder().Undoable(r.ID.String()) {
 				return r.ID.String(), nil
 			}
 		}

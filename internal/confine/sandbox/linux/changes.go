@@ -85,35 +85,40 @@ func (d *decider) gone(file int) {
 }
 
 // keep copies the files that an allowed request is about to change, so that it can be undone. Folders of package managers
-// and version control are left out: these make their files again, or have an undo of their own.
+// and version control are only named: these make their files again, or have an undo of their own.
 func (d *decider) keep(r supervisor.Request) {
-	moves := r.From != "" && !d.madeAgain(r.From)
-	switch {
-	case d.kept == nil, r.Act&^supervisor.Read == 0, r.Act&supervisor.Connect != 0, !d.ofMachine(r.Path), d.isOver():
-		return
-	case !moves && d.madeAgain(r.Path):
+	connects := r.Act&(supervisor.Connect|supervisor.Create) == supervisor.Connect
+	if d.kept == nil || r.Act&^supervisor.Read == 0 || connects || !d.ofMachine(r.Path) || d.isOver() {
 		return
 	}
 	done := make(chan struct{})
 	go func() { // the caller's thread has no privileges and the umask of a command
 		defer close(done)
-		if moves {
+		folder, from := d.madeAgain(r.Path), d.madeAgain(r.From)
+		switch {
+		case r.From != "" && (folder == "" || from == ""):
 			d.kept.KeepMoved(r.From, r.Path)
-		} else {
+		case folder == "":
 			d.kept.Keep(r.Path)
+		}
+		for _, f := range []string{folder, from} {
+			if f != "" {
+				d.kept.LeaveOut(f)
+			}
 		}
 	}()
 	<-done
 }
 
-// madeAgain reports whether a path is in a folder of a package manager or of version control.
-func (d *decider) madeAgain(p string) bool {
-	for name := range strings.SplitSeq(p, "/") {
+// madeAgain returns the folder of a package manager or of version control that a path is, or is in; "": none.
+func (d *decider) madeAgain(p string) string {
+	for at, name := 0, ""; at < len(p); at += len(name) + 1 {
+		name, _, _ = strings.Cut(p[at:], "/")
 		if slices.Contains(d.again, name) {
-			return true
+			return p[:at+len(name)]
 		}
 	}
-	return false
+	return ""
 }
 
 // changed returns the files that the command may have changed; nil: that is not known, as its sandbox had processes of

@@ -27,6 +27,7 @@ var undone = []string{
 	"python3 -c 'import os\nos.rename(\"d\", \"x\"); os.mkdir(\"d\"); os.rename(\"x\", \"d/x\"); os.truncate(\"a\", 1)'",
 	"tar cf t.tar a d; rm -r a d; tar xf t.tar; echo y >> d/b",
 	"mkdir node_modules; mv d node_modules/d; mv a node_modules/",
+	"mkdir -p node_modules/m; echo x > node_modules/m/i; mv node_modules/m m; mv node_modules n; echo y >> m/i",
 	"git init -q . 2>/dev/null; mkdir -p node_modules/m; echo x > node_modules/m/i; echo x > a",
 }
 
@@ -54,13 +55,32 @@ func TestWhatCommandsChangedIsUndone(t *testing.T) {
 			if was == is && fault.CodeOf(err) == fault.NotFound {
 				return
 			}
-			if err != nil || back.More || len(back.Lost)+len(back.Kept) > 0 {
+			back.Lost = slices.DeleteFunc(back.Lost, func(p string) bool {
+				return slices.Contains([]string{".git", "node_modules"}, filepath.Base(p))
+			})
+			if err != nil || back.More || len(back.Lost)+len(back.Left)+len(back.Kept) > 0 {
 				t.Fatalf("%v %+v; the command: %s", err, back, p.err)
 			}
 			if got := treeOf(t, w.dir); got != was {
 				t.Errorf("it was\n%s\nand is\n%s\nthe command left\n%s", was, got, is)
 			}
 		})
+	}
+}
+
+// TestStagedFilesAreOutOfReach: of a file that an undo or an apply is about to put in its place, the rules of that place are asked,
+// and a command does not reach it under its first name.
+func TestStagedFilesAreOutOfReach(t *testing.T) {
+	w := newWorld(t, allWritable)
+	w.file("d/.remit-abc-0.tmp", "of a file that is denied")
+	p, err := w.inSession(context.Background(), "s", `cd d; f=.remit-abc-0.tmp
+		cat $f; ln $f a; mv $f b; echo x >> $f; rm $f; chmod 777 $f; ln -s $f l; cat l; cd ..; cp -r d e; mv d g; cat g/$f; exec 3< g/$f`)
+	must(t, err)
+	if strings.Contains(p.out, "denied") {
+		t.Errorf("it prints %s", p.out)
+	}
+	if got := treeOf(t, w.dir); strings.Count(got, "of a file that is denied") != 1 || !strings.Contains(got, `.remit-abc-0.tmp" -rw-r--r-- `) {
+		t.Errorf("there is %s", got)
 	}
 }
 
