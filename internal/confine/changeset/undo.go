@@ -175,7 +175,7 @@ func (w writes) back(root int, how undoing) ([]Step, Back, error) {
 		}
 	}
 	if len(changed) > 0 {
-		err := conflict("these paths have changed since, or while Remit was stopped: nothing was restored", changed)
+		err := conflict("these paths have changed since, nothing was restored", changed)
 		var coded *fault.Error
 		if errors.As(err, &coded) {
 			err = coded.WithHint("--force PATH restores one all the same, --force FOLDER all below it")
