@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/changes"
+	"github.com/remitrun/remit/internal/service/history"
 )
 
 func (s *session) changesCmd() *cobra.Command {
@@ -148,33 +150,39 @@ ended. An undo cannot be undone.
 			if s.json {
 				return s.printJSON(changes.NewUndone(run, back))
 			}
-			named := []ledger.Run{run}
-			if err := nameByWork(cmd.Context(), a.History, named); err != nil {
-				return err
-			}
-			s.printf("run %s  %s\n", run.ID, show(named[0].Name))
-			for i := range back.Restored {
-				back.Restored[i].Path = strings.TrimPrefix(back.Restored[i].Path, run.Workspace+"/")
-			}
-			s.printChanges(back.Restored)
-			for _, p := range back.Kept {
-				s.printf("kept %s: it holds other files\n", show(strings.TrimPrefix(p, run.Workspace+"/")))
-			}
-			for _, p := range back.Lost {
-				s.printf("%s %s is not restored: no copy of it was kept\n", s.paint(yellow, "!"), show(strings.TrimPrefix(p, run.Workspace+"/")))
-			}
-			for _, p := range back.Left {
-				s.printf("%s %s stays: it may be what is left of a path that is not restored\n", s.paint(yellow, "!"), show(strings.TrimPrefix(p, run.Workspace+"/")))
-			}
-			if back.More {
-				s.printf("%s the run changed more than 2,000 paths; the others are not restored\n", s.paint(yellow, "!"))
-			}
-			s.printf("%s restored %s\n", s.paint(green, "✓"), counted(len(back.Restored), "path"))
-			return nil
+			return s.printUndone(cmd.Context(), a.History, run, back)
 		},
 	}
 	c.Flags().StringArrayVar(&force, "force", nil, "restore this `PATH`, and all below it, even if it has changed since (repeatable)")
 	return c
+}
+
+// printUndone prints the result of an undo.
+func (s *session) printUndone(ctx context.Context, h *history.History, run ledger.Run, back changeset.Back) error {
+	named := []ledger.Run{run}
+	if err := nameByWork(ctx, h, named); err != nil {
+		return err
+	}
+	short := func(p string) string { return show(strings.TrimPrefix(p, run.Workspace+"/")) }
+	s.printf("run %s  %s\n", run.ID, show(named[0].Name))
+	for i := range back.Restored {
+		back.Restored[i].Path = strings.TrimPrefix(back.Restored[i].Path, run.Workspace+"/")
+	}
+	s.printChanges(back.Restored)
+	for _, p := range back.Kept {
+		s.printf("kept %s: it holds other files\n", short(p))
+	}
+	for _, p := range back.Lost {
+		s.printf("%s %s is not restored: no copy of it was kept\n", s.paint(yellow, "!"), short(p))
+	}
+	for _, p := range back.Left {
+		s.printf("%s %s stays: it may be what is left of a path that is not restored\n", s.paint(yellow, "!"), short(p))
+	}
+	if back.More {
+		s.printf("%s the run changed more than 2,000 paths; the others are not restored\n", s.paint(yellow, "!"))
+	}
+	s.printf("%s restored %s\n", s.paint(green, "✓"), counted(len(back.Restored), "path"))
+	return nil
 }
 
 func (s *session) printChangeset(set changes.Changeset, diff bool) error {

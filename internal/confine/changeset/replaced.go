@@ -65,7 +65,7 @@ func (l *Log) KeepMoved(from, to string) {
 	defer func() { _ = machine.Close() }() // it was only read
 	root, err := walk.EnterPath(machine, strings.TrimPrefix(from, "/"))
 	if err != nil {
-		return // it is no folder
+		return // not a folder
 	}
 	defer func() { _ = root.Close() }() // it was only read
 	w := walk.Walk{Top: from, Names: maxKept, Visit: func(in *walk.Folder, name string, _ fs.FileMode) (bool, error) {

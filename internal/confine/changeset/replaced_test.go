@@ -86,7 +86,7 @@ func TestChangesOfCommandsAreUndone(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotKeptIsListed: an undo restores the rest, and lists what was too large, too much, or is no file.
+// TestWhatIsNotKeptIsListed: an undo restores the other paths, and lists large files, FIFOs and paths beyond the limit.
 func TestWhatIsNotKeptIsListed(t *testing.T) {
 	p := newPlace(t)
 	put(t, p.ws, map[string]string{"large": strings.Repeat("x", changeset.MaxKeptFile+1), "same": strings.Repeat("x", changeset.MaxKeptFile+1), "a": "old"})
@@ -197,7 +197,7 @@ func TestTheOnlyCopyOfALostFileStays(t *testing.T) {
 	}
 }
 
-// TestAFolderWithManyFilesComesBack: also where nobody noted that the folder went.
+// TestAFolderWithManyFilesComesBack: although the log has no line about the folder itself.
 func TestAFolderWithManyFilesComesBack(t *testing.T) {
 	p := newPlace(t)
 	files := map[string]string{}

@@ -261,7 +261,7 @@ func (b *Back) leave(list []Step, forced map[string]bool) []Step {
 	})
 }
 
-// withFolders adds the folders that steps need and that are not there: nobody noted that they went.
+// withFolders adds steps that make missing folders around the restored paths.
 func withFolders(root int, list []Step) []Step {
 	made := map[string]bool{}
 	for _, s := range list {

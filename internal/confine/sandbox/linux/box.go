@@ -346,12 +346,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 		DiskRead: exit.In, DiskWritten: exit.Out, Connections: r.out.close(), Notes: r.prof.Notes, Limits: r.held}
 	out.Touched, out.Unseen = seen, unseen
 	out.Refusals, out.RefusedPaths = answers.refused()
-	if !reachesOthers(r.prof, out.Connections) {
-		out.Changed = answers.changed(r.seat)
-	}
-	if kept := r.p.Replaced(); kept != nil {
-		kept.Kept()
-	}
+	out.Changed = answers.changed(r, out.Connections)
 	out.Stdout, out.Stderr = std.end(drainTime)
 	if exit.Failed != "" && !timedOut && ctx.Err() == nil {
 		return sandbox.Outcome{}, startFailed(exit, c.Command)

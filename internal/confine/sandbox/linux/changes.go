@@ -124,8 +124,9 @@ func (d *decider) madeAgain(p string) string {
 // changed returns the files that the command may have changed; nil: that is not known, as its sandbox had processes of
 // another command, it moved a folder, a file has two paths, or another program moved something or
 // may have been sent data.
-func (s *supervised) changed(in seat) *[]string {
-	if s == nil || in.tier != tierFresh && in.tier != tierAgent || in.alone != nil && !in.alone() {
+func (s *supervised) changed(r run, made []sandbox.Connection) *[]string {
+	in := r.seat
+	if s == nil || in.tier != tierFresh && in.tier != tierAgent || in.alone != nil && !in.alone() || reachesOthers(r.prof, made) {
 		return nil
 	}
 	d := s.decider

@@ -127,6 +127,9 @@ func (s *supervised) stop(prof sandbox.Profile, child *spawn.Child, shared bool)
 	if s == nil {
 		return nil, 0
 	}
+	if kept := s.decider.kept; kept != nil {
+		defer kept.Kept() // when nothing is decided for the command any more
+	}
 	if shared {
 		s.decider.outlive()
 		go func() {

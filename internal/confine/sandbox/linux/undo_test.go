@@ -84,7 +84,7 @@ func TestStagedFilesAreOutOfReach(t *testing.T) {
 	}
 }
 
-// treeOf prints names, modes and contents, except of what is not kept.
+// treeOf prints names, modes and contents. It leaves out .git and node_modules.
 func treeOf(t *testing.T, dir string) string {
 	t.Helper()
 	var out strings.Builder
