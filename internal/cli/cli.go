@@ -67,7 +67,8 @@ func (s *session) run(ctx context.Context, args []string) int {
 		status = s.status(ctx, fault.Wrap(fault.Internal, s.unwritten, "not all of the output could be written"))
 	}
 	if s.app != nil {
-		if closing := s.status(ctx, s.app.Close()); status == 0 {
+		// A service ends by a signal: an error of its end is told all the same.
+		if closing := s.status(context.WithoutCancel(ctx), s.app.Close()); status == 0 {
 			status = closing
 		}
 	}

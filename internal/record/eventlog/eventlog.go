@@ -11,7 +11,6 @@
 package eventlog
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -110,7 +109,7 @@ func Open(dir string, o Options) (*Log, error) {
 		l.files = append(l.files, f)
 		writers[name] = f
 	}
-	l.buffer = &buffered{w: bufio.NewWriterSize(writers[CallsFile], 64<<10)}
+	l.buffer = &buffered{to: writers[CallsFile]}
 	l.main = slog.New(handler(writers[MainFile], o.Level)).With("logger", "remit")
 	l.calls = slog.New(handler(l.buffer, o.Level)).With("logger", "remit.runner")
 	l.security = slog.New(handler(writers[SecurityFile], slog.LevelDebug)).With("logger", "remit.runner")
@@ -291,15 +290,21 @@ func (l *Log) flushEvery(d time.Duration) {
 		case <-l.stop:
 			return
 		case <-t.C:
-			if err := l.buffer.flush(); err != nil {
+			switch lost, err := l.buffer.flush(); {
+			case err != nil:
 				l.main.Error("log_failed", "file", CallsFile, "error", err.Error())
+			case lost > 0:
+				l.main.Error("log_failed", "file", CallsFile, "lost", lost)
 			}
 		}
 	}
 }
 
 // Flush writes buffered lines to the file.
-func (l *Log) Flush() error { return l.buffer.flush() }
+func (l *Log) Flush() error {
+	_, err := l.buffer.flush()
+	return err
+}
 
 // Close flushes and closes the logs. Closing again does nothing more.
 func (l *Log) Close() error {
@@ -319,11 +324,20 @@ func (l *Log) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// buffered is a buffered writer for several goroutines. It writes whole entries
-// only, so that rotation never cuts one, and nothing once it is closed.
+// Sizes of what is kept of calls.log until it is written.
+const (
+	flushAt  = 64 << 10
+	heldMost = 1 << 20 // while the file cannot be written
+)
+
+// buffered is a buffered writer for several goroutines. It takes whole entries
+// only, so that rotation never cuts one, and nothing once it is closed. What cannot be
+// written now is written later: a disk may have room again.
 type buffered struct {
 	mu   sync.Mutex
-	w    *bufio.Writer
+	to   io.Writer
+	held []byte
+	lost int // entries that did not fit since the last flush that was told
 	done bool
 }
 
@@ -335,26 +349,39 @@ func (b *buffered) Write(p []byte) (int, error) {
 	if b.done {
 		return 0, errClosed
 	}
-	if b.w.Available() < len(p) {
-		if err := b.w.Flush(); err != nil {
+	if len(b.held)+len(p) > flushAt {
+		if err := b.write(); err != nil && len(b.held)+len(p) > heldMost {
+			b.lost++
 			return 0, err
 		}
 	}
-	return b.w.Write(p)
+	b.held = append(b.held, p...)
+	return len(p), nil
 }
 
-func (b *buffered) flush() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.done {
+func (b *buffered) write() error {
+	if len(b.held) == 0 {
 		return nil
 	}
-	return b.w.Flush()
+	n, err := b.to.Write(b.held)
+	b.held = append(b.held[:0], b.held[n:]...)
+	return err
+}
+
+// flush writes what is held, and returns how many entries were lost before.
+func (b *buffered) flush() (lost int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.write(); err != nil {
+		return 0, err
+	}
+	lost, b.lost = b.lost, 0
+	return lost, nil
 }
 
 func (b *buffered) close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done = true
-	return b.w.Flush()
+	return b.write()
 }
