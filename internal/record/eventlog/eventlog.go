@@ -324,15 +324,15 @@ func (l *Log) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// Sizes of what is kept of calls.log until it is written.
+// Bounds of the entries for calls.log that are not yet written, in bytes.
 const (
 	flushAt  = 64 << 10
 	heldMost = 1 << 20 // while the file cannot be written
 )
 
-// buffered is a buffered writer for several goroutines. It takes whole entries
-// only, so that rotation never cuts one, and nothing once it is closed. What cannot be
-// written now is written later: a disk may have room again.
+// buffered is a writer with a buffer for several goroutines. It takes whole entries only, so that
+// rotation never cuts one. A write that fails keeps its entries for the next one, since a disk may
+// have room again. A closed one takes nothing.
 type buffered struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -368,7 +368,7 @@ func (b *buffered) write() error {
 	return err
 }
 
-// flush writes what is held, and returns how many entries were lost before.
+// flush writes all entries. It returns the number of lost entries, once.
 func (b *buffered) flush() (lost int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
