@@ -4,6 +4,7 @@
 package racetest
 
 import (
+	"hash/crc32"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -21,5 +22,14 @@ func Skip(t testing.TB, why string) {
 	t.Helper()
 	if On() && os.Getenv("REMIT_SOAK") == "" {
 		t.Skip("with the race detector only in make soak: " + why)
+	}
+}
+
+// Some skips all but one in n of the tests that call it, always the same ones, under the race detector,
+// but not in make soak. It is for tests that differ from others in what they compare alone.
+func Some(t testing.TB, n uint32, why string) {
+	t.Helper()
+	if crc32.ChecksumIEEE([]byte(t.Name()))%n != 0 {
+		Skip(t, why)
 	}
 }

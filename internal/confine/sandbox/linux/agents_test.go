@@ -552,8 +552,9 @@ func TestAnAuthorityThatWasTakenAwayEnds(t *testing.T) {
 				w.says("other", "(while sleep 0.05; do touch out/other; done) >/dev/null 2>&1 & echo ok", "ok")
 				done := make(chan error, 1)
 				if runs {
+					beside := *w // with the authority of now
 					go func() {
-						p, err := w.inSession(context.Background(), "s", "while test ! -e out/enough; do touch out/beside; sleep 0.05; done; echo whole")
+						p, err := beside.inSession(context.Background(), "s", "while test ! -e out/enough; do touch out/beside; sleep 0.05; done; echo whole")
 						if err == nil && p.out != "whole\n" {
 							err = fmt.Errorf("the command beside it: %+v", p)
 						}

@@ -3,9 +3,11 @@ package postgres_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/postgres"
 	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
@@ -27,6 +29,9 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T, home string) store.Store {
 	t.Helper()
+	if strings.Contains(t.Name(), "/") {
+		racetest.Some(t, 4, "SQLite's store is the same code, and has all of the contract's tests")
+	}
 	return openWith(t, postgres.Options{Home: home})
 }
 
