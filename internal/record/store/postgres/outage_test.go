@@ -82,7 +82,7 @@ func allPaths(t *testing.T, s *postgres.Store) (events int) {
 // call in its run, which is closed, and begins others.
 func TestARunEndsWithItsMembership(t *testing.T) {
 	ctx, home := t.Context(), t.TempDir()
-	s := openWith(t, postgres.Options{Home: home, Lease: time.Second})
+	s := openWith(t, postgres.Options{Home: home, Lease: 6 * time.Second})
 	run, was := begin(s, nil), s.Owner()
 	lost, _ := s.HoldsLease()
 	c := must(pgx.Connect(ctx, server.Schema(t, home)))

@@ -50,7 +50,7 @@ func TestALapsedClaimBeginsNothing(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("queued %v, after the other %v", queued, after), func(t *testing.T) {
 				home := t.TempDir()
-				a := openWith(t, postgres.Options{Home: home, Lease: time.Second})
+				a := openWith(t, postgres.Options{Home: home, Lease: 6 * time.Second})
 				b := openWith(t, postgres.Options{Home: home, Lease: time.Minute})
 				mine, other := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
 				if got := claim(t, a, mine); got != store.RequestClaimed {

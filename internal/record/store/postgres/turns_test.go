@@ -92,7 +92,7 @@ func TestATurnThatIsLeftIsAskedFor(t *testing.T) {
 // them.
 func TestAFencedNodeLeavesItsTurns(t *testing.T) {
 	ctx, home := t.Context(), t.TempDir()
-	a := must(postgres.Open(ctx, postgres.Options{Home: home, URL: server.Schema(t, home), Lease: 400 * time.Millisecond}))
+	a := must(postgres.Open(ctx, postgres.Options{Home: home, URL: server.Schema(t, home), Lease: 6 * time.Second}))
 	b := openWith(t, postgres.Options{Home: home, Lease: time.Hour})
 	b.Age()
 	c := must(pgx.Connect(ctx, server.Schema(t, home)))
