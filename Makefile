@@ -67,7 +67,7 @@ packages: ## deb, rpm, apk, npm, container image, bill of materials and checksum
 	for arch in $(ARCHS); do GOOS=linux GOARCH=$$arch $(MAKE) --no-print-directory build BIN=$(BIN)/packages/$$arch || exit 1; done
 	cd packaging && SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' $(GO) run . -version '$(VERSION)' -maintainer '$(MAINTAINER)' -base '$(BASE)' -key '$(abspath $(SIGNING_KEY))' -out ../$(DIST) $(ARCHS:%=../$(BIN)/packages/%/remit)
 
-demo: build ## execute, refuse, verify, replay and report a real plan
+demo: build ## an agent works, attacks and is undone; a plan runs, is verified and replayed
 	$(GO) build -o $(BIN)/demo-server ./examples/demo/server
 	sh examples/demo/run.sh
 
