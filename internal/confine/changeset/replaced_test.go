@@ -223,9 +223,9 @@ func TestAFileThatACommandMadeVeryLarge(t *testing.T) {
 	for _, touched := range []bool{false, true} {
 		p := newPlace(t)
 		put(t, p.ws, map[string]string{"a": "old"})
-		p.commanded(t, func(l *changeset.Log) { l.Keep(p.ws + "/a") }, func() { must(t, os.Truncate(p.ws+"/a", 1<<30)) })
+		p.commanded(t, func(l *changeset.Log) { l.Keep(p.ws + "/a") }, func() { must(t, os.Truncate(p.ws+"/a", 2*changeset.MaxKeptFile)) })
 		if touched {
-			must(t, os.Truncate(p.ws+"/a", 1<<30+1))
+			must(t, os.Truncate(p.ws+"/a", 2*changeset.MaxKeptFile+1))
 		}
 		if _, err := p.home.Undo("run"); (fault.CodeOf(err) == fault.Conflict) != touched {
 			t.Errorf("changed since: %v; %v", touched, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/files"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
@@ -56,6 +57,7 @@ var changing = map[string]bool{
 
 // TestTheChangedFilesAreKnown: what a command is said to have changed is what a look at all files finds.
 func TestTheChangedFilesAreKnown(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	for script, known := range changing {
 		t.Run(script, func(t *testing.T) {
 			w := newWorld(t, allWritable)
@@ -122,6 +124,7 @@ var moving = [][2]string{
 
 // TestOtherProgramsMoveFiles: where a file that a command wrote has another name at the end, nothing is told.
 func TestOtherProgramsMoveFiles(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	for _, scripts := range moving {
 		t.Run(scripts[1], func(t *testing.T) {
 			w := newWorld(t, allWritable)

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
 // TestAKeptHomeIsForOneAuthority: of commands that differ in a policy, in the labels of their data or in their secrets, none
 // finds what another left.
 func TestAKeptHomeIsForOneAuthority(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	kept := strings.Replace(openPolicy, "name: test\n", "name: test\nsandbox: {home: kept}\n", 1)
 	w := newWorld(t, kept)
 	w.box = linux.New(linux.Config{Getenv: os.LookupEnv, State: t.TempDir()})

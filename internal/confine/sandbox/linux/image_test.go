@@ -42,6 +42,7 @@ func inImage(t *testing.T, src string, more ...imagetest.Entry) *world {
 }
 
 func TestAnImageIsTheSystem(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	everyTier(t, imagePolicy, func(t *testing.T, src string) {
 		w := inImage(t, src)
 		w.file("in", "of the workspace\n")
