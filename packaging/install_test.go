@@ -48,7 +48,7 @@ func installDeb(t *testing.T, system string) {
 	if out, err := server.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	output(t, "tar", "-C", "..", "-cf", filepath.Join(files, "demo.tar"), "examples/demo")
+	output(t, "tar", "-C", "..", "-cf", filepath.Join(files, "demo.tar"), "examples/demo", "examples/coding-agent")
 	onACopyOf(t, system, "testdata/install.sh", filepath.Join(files, "old.deb"), filepath.Join(files, "new.deb"), filepath.Join(files, "demo.tar"), filepath.Join(files, "demo-server"))
 }
 

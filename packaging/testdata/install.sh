@@ -10,7 +10,7 @@ mkdir -p /home/ann/tmp /home/ann/work
 tar -xf demo.tar -C /home/ann/work
 mkdir -p /home/ann/work/bin
 mv demo-server /home/ann/work/bin/
-ln -s /usr/bin/remit /home/ann/work/bin/remit
+ln -s /usr/bin/remit /usr/bin/remit-hook /home/ann/work/bin/
 chown -R 4321:4321 /home/ann
 rm -f /var/lib/man-db/auto-update # which indexes all pages of the machine anew
 marks >before
@@ -49,6 +49,7 @@ fi
 echo "== the demo, as an ordinary user"
 ann sh work/examples/demo/run.sh >demo.log 2>&1 || { cat demo.log; fail "the demo"; }
 grep -q 'the ledger was not altered' demo.log || { cat demo.log; fail "the demo's record"; }
+[ "$(grep -c '^error: E1001' demo.log)" = 2 ] || { cat demo.log; fail "the demo's attacks"; }
 
 echo "== purge"
 dpkg --purge remit >log 2>&1 || { cat log; fail "purging"; }
