@@ -39,7 +39,7 @@ TEST_TIMEOUT ?= 25m
 FUZZTIME ?= 10s
 RACE_TIMEOUT ?= 30m
 SOAK_TIMEOUT ?= 40m
-CI_FUZZTIME ?= 1s
+CI_FUZZTIME ?= 500x
 
 # SQLite is C in the form of Go, and wazero has a compiler, which works on data of its own.
 # The race detector finds nothing in them and makes them five to ten times as slow, so their

@@ -192,6 +192,7 @@ func TestEmbedded(t *testing.T) {
 func FuzzFind(f *testing.F) {
 	f.Add("https://a.example/x?y=1", "pay GB29 NWBK 6016")
 	f.Add("Ann <ann@example.com>", "a\u200bb\n\xff")
+	f.Add("0@.#0 mailto:'ann@example.com.#x", "0")
 	f.Fuzz(func(t *testing.T, value, other string) {
 		x := provenance.New()
 		x.Add(outside(1, other))

@@ -235,10 +235,11 @@ func address(w string) string {
 	if i := strings.IndexAny(w[at:], ":/?=&#"); i >= 0 {
 		end = at + i
 	}
-	if start == at || !strings.Contains(w[at:end], ".") {
+	a := trim(w[start:end]) // as a value is that is looked up
+	if at = strings.LastIndexByte(a, '@'); at <= 0 || !strings.Contains(a[at:], ".") {
 		return ""
 	}
-	return w[start:end]
+	return a
 }
 
 // accountRun finds account numbers: one word with eight digits or more, or groups with as many.
