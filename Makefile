@@ -54,7 +54,7 @@ RACE += $(patsubst %,-gcflags=%=-d=checkptr=0,modernc.org/libc/... modernc.org/m
 # detector watches.
 UNWATCHED := ./internal/e2e ./docs
 
-.PHONY: all build packages demo demo-fleet escape agents test ui-test ui-bench ui-shots test-deps test-main test-beside race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
+.PHONY: all build packages demo demo-fleet escape agents test ui-test ui-bench ui-shots test-deps test-main test-beside race test-after-race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
 
 all: build
 

@@ -32,7 +32,7 @@ rm -r remit.yaml plan.yaml README.md secrets
 echo 'API_KEY=not-for-agents' >.env
 git init -q . 2>/dev/null || mkdir -p .git/hooks
 say remit init --yes
-HOME="$dir" "$remit" init --yes
+HOME="$dir" "$remit" init --yes || echo "exit status $?" # with an agent of this machine that cannot be hooked
 agent 'sh tests/run'
 agent 'sed -i s/Helo/Hello/ src/greet.sh && sh tests/run'
 agent 'printf "test:\n\tsh tests/run\n" > Makefile && cat Makefile'
