@@ -52,9 +52,11 @@ func (s *Service) EndRun(ctx context.Context, by Caller, id string) error {
 	if err != nil {
 		return err
 	}
+	l.do(func(o *owner) { o.closeErr = nil }) // of an earlier run
 	l.free(t, stepRelease, nil, true)
 	l.openRun() // waits until it has ended
-	return nil
+	l.do(func(o *owner) { err = o.closeErr })
+	return err
 }
 
 // reserve keeps turns from starting, on all nodes, until the reservation is freed.

@@ -211,6 +211,24 @@ func TestAnIdleSessionEndsItsRun(t *testing.T) {
 	}
 }
 
+// One who asks for the end of a run is told when the ledger could not record it.
+func TestAnEndThatCannotBeRecordedIsTold(t *testing.T) {
+	w := newWorld(t, says(text("yes"))).open()
+	d := &dying{Store: w.st}
+	d.left.Store(1000)
+	w.rec = d
+	w.serve()
+	id := w.session()
+	w.send(id, "hello")
+	d.left.Store(0)
+	if err := w.svc.EndRun(t.Context(), ann, id); !errors.Is(err, errDead) {
+		t.Errorf("the end of the run: %v", err)
+	}
+	if err := w.svc.EndRun(t.Context(), ann, id); err != nil {
+		t.Errorf("the end of no run: %v", err)
+	}
+}
+
 // The run of a session is ended on request while no turn is under way. The next message begins another one.
 func TestTheRunOfAQuietSessionIsEnded(t *testing.T) {
 	var w *world
