@@ -112,7 +112,11 @@ func (d *decider) keep(r supervisor.Request) {
 
 // madeAgain returns the folder of a package manager or of version control that a path is, or is in; "": none.
 func (d *decider) madeAgain(p string) string {
-	for at, name := 0, ""; at < len(p); at += len(name) + 1 {
+	at := 0
+	if sandbox.Within(p, d.top) {
+		at = len(d.top)
+	}
+	for name := ""; at < len(p); at += len(name) + 1 {
 		name, _, _ = strings.Cut(p[at:], "/")
 		if slices.Contains(d.again, name) {
 			return p[:at+len(name)]
