@@ -53,6 +53,7 @@ var mayImport = map[string]string{
 	"tools/packages":       "base/canon base/clip base/fault base/regex github.com/BurntSushi/toml",
 	"service/servers":      "base/walk github.com/BurntSushi/toml base/redact tools/packages authority/policy/glob base/clip base/regex tools/builtin/shell service/settings service/home service/runs authority/policy/target record/eventlog confine/network base/wholefile service/secrets call/runner os tools/source/mcp confine/sandbox base/tool authority/policy call/catalog base/canon base/fault net base/document authority/permit service/signin confine/secret record/ledger tools/infer",
 	"service/extensions":   "base/walk call/catalog record/ledger service/home authority/policy call/plan base/fault syscall github.com/google/uuid service/runs confine/sandbox base/inspect tools/source/extension authority/permit base/wholefile tools/executor/wasm tools/extension base/tool call/runner service/modules os agents/chat",
+	"service/overview":     "authority/policy base/walk base/wholefile confine/changeset confine/sandbox os record/ledger record/store record/store/sqlite service/home",
 	"service/history":      "base/canon base/tool base/redact record/report record/eventlog service/home record/ledger base/fault github.com/google/uuid tools/extension record/store service/runs",
 	"service/replays":      "service/apis service/agents service/runs service/home base/tool github.com/google/uuid call/plan record/store call/catalog tools/model call/schedule call/replay agents/agent call/runner authority/grant base/fault record/ledger service/servers agents/capability authority/policy",
 	"service/policyreview": "authority/reach authority/provenance service/servers confine/sandbox call/runner service/replays authority/policy/learn service/runs base/tool github.com/google/uuid tools/model authority/permit call/replay service/modules base/wholefile authority/policy/compare base/fault record/store record/ledger authority/policy/cases call/catalog service/policies authority/grant service/home authority/policy agents/capability service/apis",
@@ -233,7 +234,7 @@ var mayImport = map[string]string{
 	`,
 	"cli": `
 		doors/hook doors/hookrelay doors/hookwire doors/keeper doors/listen
-		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/images service/keys service/logins service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/workers service/witnesses
+		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/images service/keys service/logins service/models service/modules service/notify service/overview service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/workers service/witnesses
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app

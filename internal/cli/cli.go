@@ -244,7 +244,7 @@ func named(groups []group, args []string) string {
 func (s *session) groups() []group {
 	return []group{
 		{"Run", []command{{"run", s.runCmd}, {"exec", s.execCmd}}, []command{{"hook", s.hookCmd}, {"plan", s.planCmd}, {"queue", s.queueCmd}, {"schedule", s.scheduleCmd}, {"sh", s.shCmd}, {"slash", s.slashCmd}, {"worker", s.workerCmd}, {"workers", s.workersCmd}}},
-		{"Record", []command{{"runs", s.runsCmd}, {"show", s.showCmd}, {"verify", s.verifyCmd}}, []command{{"audit", s.auditCmd}, {"changes", s.changesCmd}, {"erase", s.eraseCmd}, {"replay", s.replayCmd}, {"report", s.reportCmd}, {"settle", s.settleCmd}, {"top", s.topCmd}, {"undo", s.undoCmd}}},
+		{"Record", []command{{"runs", s.runsCmd}, {"show", s.showCmd}, {"verify", s.verifyCmd}}, []command{{"audit", s.auditCmd}, {"changes", s.changesCmd}, {"erase", s.eraseCmd}, {"replay", s.replayCmd}, {"report", s.reportCmd}, {"settle", s.settleCmd}, {"status", s.statusCmd}, {"top", s.topCmd}, {"undo", s.undoCmd}}},
 		{"Authority", []command{{"policy", s.policyCmd}, {"grant", s.grantCmd}, {"approvals", s.approvalsCmd}}, []command{{"authority", s.authorityCmd}, {"labels", s.labelsCmd}, {"secret", s.secretCmd}}},
 		{"Tools", []command{{"tools", s.toolsCmd}, {"mcp", s.mcpCmd}}, []command{{"api", s.apiCmd}, {"ext", s.extCmd}, {"image", s.imageCmd}, {"tool", s.toolCmd}, {"wasm", s.wasmCmd}}},
 		{"Agents", []command{{"chat", s.chatCmd}}, []command{{"agents", s.agentsCmd}, {"capabilities", s.capabilitiesCmd}, {"models", s.modelsCmd}, {"sessions", s.sessionsCmd}}},

@@ -320,3 +320,24 @@ func readLines(file string) (writes, error) {
 		}
 	}
 }
+
+// Changed lists the absolute paths that a run's file tools and commands, or its changeset, are known to have changed, and
+// that were not undone. A folder stands for all in it.
+func (h Home) Changed(run string) (out []string, err error) {
+	if s, err := h.Load(run); err == nil {
+		for _, d := range s.meta.Done {
+			out = append(out, join(s.Workspace(), d.Path))
+		}
+		return out, nil
+	}
+	w, err := h.undoable(run)
+	if errors.Is(err, fault.NotFound) || errors.Is(err, fault.Conflict) { // it changed nothing, or nothing is left of it
+		return nil, nil
+	}
+	for _, p := range sortedPaths(w) {
+		if e := w[p]; p != "" && (e.to == nil || *e.to != e.from) {
+			out = append(out, "/"+p)
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,196 @@
+// Package overview says which changed files of a project the person's own programs will run. It looks at the files
+// themselves: when a file was changed last, no program in a sandbox can set. Which run changed it, the record tells, if
+// it is known. Start at [Overview.Look].
+package overview
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/walk"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/confine/changeset"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// Overview reads the state of a project.
+type Overview struct {
+	Home *home.Home
+	Undo changeset.Home // the logs that undo writes
+	// Reader opens the ledger to look at, also one that cannot be written; nil: no run is known.
+	Reader func(context.Context) (store.Backend, error)
+}
+
+// Status is the state of a project.
+type Status struct {
+	Folder string    `json:"folder"`
+	Since  time.Time `json:"since"`
+	Work   bool      `json:"since_work"` // Since is when the last work of agents in the folder began
+	Looked int       `json:"looked"`     // how many files and folders there are
+	Files  []Changed `json:"changed"`
+	Gaps   []Gap     `json:"not_known"` // Without any, Files is all that has one of the known names
+}
+
+// Changed is a file that was changed, or that has come to its place, and has code for a program of the person's; or
+// several such files of a folder.
+type Changed struct {
+	Path    string    `json:"path"` // in the project; of a folder with a / at its end
+	Files   int       `json:"files"`
+	Program string    `json:"program"` // runs the code
+	OfKind  bool      `json:"-"`       // the program runs all files of its kind: the name is no special one
+	At      time.Time `json:"changed_at"`
+	Target  string    `json:"target,omitempty"` // of a link that leads to somewhere else
+	Run     *Run      `json:"run,omitempty"`    // the newest that changed it; nil: none is known
+}
+
+// Run is a run that changed files.
+type Run struct {
+	ID   string `json:"run_id"`
+	Name string `json:"name"`
+}
+
+// Gap is a part of the project that was not looked at.
+type Gap struct {
+	Path string `json:"path"` // "": the rest
+	Why  string `json:"why"`
+}
+
+const (
+	maxRuns = 1000 // that are looked through
+	day     = 24 * time.Hour
+	rest    = 4 * time.Hour // between two runs, that parts their work
+)
+
+// Root is the folder of the project that a folder is in: the nearest one with a policy or a repository; without, the
+// folder itself.
+func Root(folder string) string {
+	for dir := folder; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		for _, name := range []string{"remit.yaml", ".git"} {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				return dir
+			}
+		}
+	}
+	return folder
+}
+
+// Look reads the state of a project in a folder, with links resolved, since a time; zero: since the last work of agents
+// there began, and at least a day.
+func (o *Overview) Look(ctx context.Context, folder string, since time.Time) (Status, error) {
+	out := Status{Folder: folder, Since: since}
+	runs, from, err := o.runs(ctx, folder, since)
+	if err != nil {
+		return out, err
+	}
+	if since.IsZero() {
+		out.Since, out.Work = lastWork(runs, time.Now())
+	}
+	w := &walker{
+		ctx: ctx, top: folder, since: out.Since.Add(-tick), kinds: newKinds(), changed: map[string]ledger.Run{}, seen: map[place]bool{},
+		budget: &walk.Budget{Names: maxNames, Bytes: maxNames << 7}, found: map[string]*Changed{}, gaps: []Gap{},
+	}
+	if from.After(out.Since) {
+		w.gap("", "there are too many runs to look at those before "+from.Format(time.DateTime))
+	}
+	for _, r := range runs {
+		if r.Ended.IsZero() {
+			w.gap("", "run "+r.ID.String()+" has not ended: it can still change files")
+		}
+		if r.Ended.IsZero() || r.Ended.After(out.Since) {
+			o.addRun(w, r)
+		}
+	}
+	if err := w.folder(folder, "", inside{}); err != nil {
+		return out, err
+	}
+	if w.full {
+		w.gap("", "there are more files than are looked at")
+	}
+	out.Looked, out.Files, out.Gaps = maxNames-max(0, w.budget.Names), w.list(), w.gaps
+	return out, nil
+}
+
+// runs lists the live runs of a folder, of those around it and of those in it, the newest first. since is as in
+// [Overview.Look]. Runs that began before a time may be missing; zero: none is.
+func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (out []ledger.Run, from time.Time, err error) {
+	if o.Reader == nil || o.Home.Database == "" && !wholefile.Exists(filepath.Join(o.Home.Dir, sqlite.File)) {
+		return nil, from, nil // no ledger is made to look at it
+	}
+	st, err := o.Reader(ctx)
+	if err != nil {
+		return nil, from, err
+	}
+	filter := store.RunFilter{Mode: ledger.Live, Limit: 100}
+	for range maxRuns / filter.Limit {
+		page, err := st.Runs(ctx, filter)
+		if err != nil {
+			return nil, from, err
+		}
+		for _, r := range page {
+			if sandbox.Within(folder, r.Workspace) || sandbox.Within(r.Workspace, folder) {
+				out = append(out, r)
+			}
+		}
+		if len(page) < filter.Limit {
+			return out, time.Time{}, nil
+		}
+		last := page[len(page)-1]
+		if filter.Before, from = last.Seq, last.Started; !since.IsZero() && from.Before(since.Add(-7*day)) { // a run hardly lasts for longer
+			break
+		}
+	}
+	return out, from, nil
+}
+
+// lastWork is when the last work of agents began, but at least a day ago. work: it is that of runs.
+func lastWork(runs []ledger.Run, now time.Time) (since time.Time, work bool) {
+	var began time.Time
+	for _, r := range runs { // the newest first
+		if ended := r.Ended; !began.IsZero() && !ended.IsZero() && began.Sub(ended) > rest {
+			break
+		}
+		if began.IsZero() || r.Started.Before(began) {
+			began = r.Started
+		}
+	}
+	if since = now.Add(-day); began.IsZero() || since.Before(began) {
+		return since, false
+	}
+	return began, true
+}
+
+// addRun notes the paths that a run changed, as far as they are known.
+func (o *Overview) addRun(w *walker, r ledger.Run) {
+	paths, err := o.Undo.Changed(r.ID.String())
+	if err != nil {
+		return // the files are looked at all the same
+	}
+	for _, p := range paths {
+		if _, newer := w.changed[p]; !newer && sandbox.Within(p, w.top) {
+			w.changed[p] = r
+		}
+	}
+}
+
+// list sorts the found files. A folder in which nothing was found is left out.
+func (w *walker) list() []Changed {
+	out := []Changed{}
+	for _, c := range w.found {
+		if c.Files > 0 || c.Target != "" {
+			out = append(out, *c)
+		}
+	}
+	slices.SortFunc(out, func(a, b Changed) int {
+		return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Program, b.Program))
+	})
+	return out
+}
