@@ -290,19 +290,19 @@ func (l *Log) flushEvery(d time.Duration) {
 		case <-l.stop:
 			return
 		case <-t.C:
-			switch lost, err := l.buffer.flush(); {
-			case err != nil:
-				l.main.Error("log_failed", "file", CallsFile, "error", err.Error())
-			case lost > 0:
-				l.main.Error("log_failed", "file", CallsFile, "lost", lost)
-			}
+			_ = l.flush() // it is told, and done again
 		}
 	}
 }
 
-// Flush writes buffered lines to the file.
-func (l *Log) Flush() error {
-	_, err := l.buffer.flush()
+func (l *Log) flush() error {
+	lost, err := l.buffer.flush()
+	switch {
+	case err != nil:
+		l.main.Error("log_failed", "file", CallsFile, "error", err.Error())
+	case lost > 0:
+		l.main.Error("log_failed", "file", CallsFile, "lost", lost)
+	}
 	return err
 }
 
@@ -311,9 +311,14 @@ func (l *Log) Close() error {
 	l.once.Do(func() {
 		close(l.stop)
 		l.stopped.Wait()
-		l.closed = errors.Join(l.buffer.close(), l.closeFiles())
+		l.closed = errors.Join(l.flushLast(), l.closeFiles())
 	})
 	return l.closed
+}
+
+func (l *Log) flushLast() error {
+	l.buffer.refuse()
+	return l.flush()
 }
 
 func (l *Log) closeFiles() error {
@@ -379,9 +384,9 @@ func (b *buffered) flush() (lost int, err error) {
 	return lost, nil
 }
 
-func (b *buffered) close() error {
+// refuse has no more entries taken.
+func (b *buffered) refuse() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done = true
-	return b.write()
 }
