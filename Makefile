@@ -127,7 +127,7 @@ race: test-deps ## all tests under the race detector, at their normal size
 
 # After make race only these are left: what it does not watch, and the packages in which it leaves tests out.
 test-after-race:
-	@$(MAKE) --no-print-directory test TEST_PACKAGES="$(UNWATCHED) $$(git grep -lE 'racetest[.]|^//go:build !race' -- '*_test.go' | sed 's|^|./|; s|/[^/]*$$||' | sort -u | tr '\n' ' ')"
+	@$(MAKE) --no-print-directory test TEST_PACKAGES="$(UNWATCHED) $$(grep -rlE --include='*_test.go' 'racetest[.]|^//go:build !race' . | sed 's|/[^/]*$$||' | sort -u | tr '\n' ' ')"
 
 soak: test-deps cross build ## the long way: race detector, full crash, tamper and escape matrices, a ledger of 1,000,000 calls, fuzzing, cross builds, packages
 	CGO_ENABLED=1 REMIT_SOAK=1 $(GO) test $(RACE) -timeout $(SOAK_TIMEOUT) ./...
