@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -61,3 +62,24 @@ func (s *Store) FailCommit(n int) (failed func() bool) {
 
 // Home returns the folder of the ledger.
 func (s *Store) Home() string { return s.home }
+
+// SeenRuns counts the runs, with each of the connections that read.
+func (s *Store) SeenRuns(ctx context.Context) (seen []int, err error) {
+	var conns []*sql.Conn
+	for range s.read.Stats().MaxOpenConnections {
+		c, err := s.read.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		var n int
+		if err := c.QueryRowContext(ctx, "SELECT count(*) FROM runs").Scan(&n); err != nil {
+			return nil, err
+		}
+		seen = append(seen, n)
+	}
+	return seen, nil
+}

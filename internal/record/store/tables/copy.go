@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"iter"
 	"math"
 	"strings"
@@ -31,24 +32,15 @@ type Copied struct {
 // not in the tree yet are in that of the copy. numbered says that the copy's tags cover the numbers
 // of events, as in a database that is not shared. Call end when all rows were read.
 func (s *Store) Snapshot(ctx context.Context, numbered bool) (all []Copied, end func() error, err error) {
-	conn, err := s.read.Conn(ctx)
+	conn, done, err := s.snapshot(ctx)
 	if err != nil {
-		return nil, nil, s.fault(err, "the ledger cannot be copied")
-	}
-	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil {
 		return nil, nil, s.fault(err, "the ledger cannot be copied")
 	}
 	l, nodes, err := s.wholeLog(ctx, conn)
 	if err != nil {
-		return nil, nil, s.fault(err, "the ledger cannot be copied")
+		return nil, nil, s.fault(errors.Join(err, done()), "the ledger cannot be copied")
 	}
-	end = func() error {
-		_, err := conn.ExecContext(context.WithoutCancel(ctx), rollback)
-		if cerr := conn.Close(); err == nil {
-			err = cerr
-		}
-		return s.fault(err, "the ledger cannot be copied")
-	}
+	end = func() error { return s.fault(done(), "the ledger cannot be copied") }
 	tags := newTagger(s.keys)
 	add := func(name string, take func([]any), columns ...string) *Copied {
 		all = append(all, Copied{Name: name, Columns: columns, s: s, conn: conn, take: take})

@@ -25,15 +25,11 @@ func (s *Store) FileTree(ctx context.Context, session uuid.UUID) ([]store.FileRe
 	if s.format < agentsFormat {
 		return nil, unknownSession(session.String())
 	}
-	conn, err := s.read.Conn(ctx)
+	conn, end, err := s.snapshot(ctx)
 	if err != nil {
 		return nil, s.fault(err, "files cannot be read")
 	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil { // one state of the file
-		return nil, s.fault(err, "files cannot be read")
-	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
+	defer end() //nolint:errcheck // nothing was written
 	held, err := s.readSealed(ctx, conn, tableSessions, session[:])
 	if err == nil && held == nil {
 		err = unknownSession(session.String())

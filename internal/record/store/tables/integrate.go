@@ -52,7 +52,7 @@ func (s *Store) integrate(ctx context.Context, sign, skip bool) (note []byte, mo
 		return nil, false, err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, s.dialect.Begin); err != nil {
+	if err := begin(ctx, conn, s.dialect.Begin); err != nil {
 		return nil, false, err
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // after the commit it does nothing

@@ -53,15 +53,11 @@ func (t *knownTable) catchUp(ctx context.Context, s *Store) error {
 
 // inSnapshot calls read with one state of the ledger, of which the log's state tells of the seals.
 func (s *Store) inSnapshot(ctx context.Context, read func(conn *sql.Conn) error) error {
-	conn, err := s.read.Conn(ctx)
+	conn, end, err := s.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil {
-		return err
-	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
+	defer end() //nolint:errcheck // nothing was written
 	if _, err := s.readLog(ctx, conn); err != nil {
 		return err
 	}

@@ -305,7 +305,7 @@ func (s *Store) rotateShared(ctx context.Context, private, public string) error 
 // rotate signs a last checkpoint with the old key, and writes the log's state for the new
 // one. The commit decides: files that are staged without it are never used.
 func (s *Store) rotate(ctx context.Context, conn *sql.Conn, private, public string) error {
-	if _, err := conn.ExecContext(ctx, s.dialect.Begin); err != nil {
+	if err := begin(ctx, conn, s.dialect.Begin); err != nil {
 		return err
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // after the commit it does nothing

@@ -88,16 +88,12 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 			return store.VerifyReport{}, err
 		}
 	}
-	conn, err := s.read.Conn(ctx)
-	if err != nil {
-		return store.VerifyReport{}, s.fault(err, "the ledger cannot be verified")
-	}
-	defer conn.Close()
+	conn, end, err := s.snapshot(ctx)
 	v := &verification{s: s, q: conn, progress: o.Progress, rep: store.VerifyReport{Problems: []store.Discrepancy{}}, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
 		nodes: map[int64]tlog.Hash{}, notes: map[int64]ledger.Checkpoint{}, derived: map[*sealedTable]map[string]derivedRow{},
 		erased: map[ledger.Seq]bool{}, erasedIn: map[int64]bool{}, erasedOf: map[ledger.Seq]bool{}, messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}, marked: map[store.Mark]bool{}}
-	if _, err = conn.ExecContext(ctx, s.dialect.Snapshot); err == nil {
-		defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
+	if err == nil {
+		defer end() //nolint:errcheck // nothing was written
 		err = v.all(ctx, o)
 	}
 	if errors.Is(err, errEnough) {
