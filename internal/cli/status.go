@@ -16,17 +16,19 @@ func (s *session) statusCmd() *cobra.Command {
 	var dir, since string
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show which changed files here your own programs will run",
-		Long: `Lists the files of this project that have changed and that programs of yours
-run, or follow: package.json, Makefile, conftest.py, .venv, node_modules,
+		Short: "List changed files that your own tools will run",
+		Long: `Lists the changed files of this project that your own tools run or take
+settings from: package.json, Makefile, conftest.py, .venv, node_modules,
 executables and their like. Look at them before you build, test or install.
 
-Remit looks at the files themselves: a program in a sandbox cannot set back
-when they were changed. Your own changes are in the list, too. BY is the run
-that is known to have changed the file last.
+Remit goes by the time that the system notes at each change (ctime). A program
+in a sandbox cannot reset it. Your own changes are listed, too. CHANGED BY is
+the run that is known to have changed the file last.
 
-Source files, documents and data in folders are not in it: read the difference
-that your version control shows, with the files that it ignores.
+Not listed are source code, documents, and data files in subfolders. Review
+those with git diff and git status --ignored.
+
+The exit status is 0 with and without changed files.
 `,
 		Example: `  remit status
   remit status --since 7d`,
@@ -44,12 +46,12 @@ that your version control shows, with the files that it ignores.
 			if err != nil {
 				return err
 			}
-			if dir == "" {
-				folder = overview.Root(folder)
-			}
 			a, err := s.open()
 			if err != nil {
 				return err
+			}
+			if dir == "" {
+				folder = overview.Root(folder, a.Home.UserHome)
 			}
 			busy := s.startActivity("looking at the files")
 			status, err := (&overview.Overview{Home: a.Home, Undo: a.Changes.Folder(), Reader: a.Reader}).Look(cmd.Context(), folder, from)
@@ -58,7 +60,7 @@ that your version control shows, with the files that it ignores.
 				return err
 			}
 			if kept, err := keeper.Ask(cmd.Context(), a.Home.Dir); err == nil && kept.Sandboxes > 0 {
-				status.Gaps = append(status.Gaps, overview.Gap{Why: "commands of an agent's session may still run, here or elsewhere, and change files"})
+				status.Gaps = append(status.Gaps, overview.Gap{Why: "an agent's session is still open, and can change files; remit keeper stop ends it"})
 			}
 			if s.json {
 				return s.printJSON(status)
@@ -68,7 +70,7 @@ that your version control shows, with the files that it ignores.
 		},
 	}
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "project `DIR` (default: that of the current folder)")
-	c.Flags().StringVar(&since, "since", "", "changes after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339 (default:\nsince the last work of agents here began, and at least 24h)")
+	c.Flags().StringVar(&since, "since", "", "changes after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339\n(default: when the last work of agents here began, or\n24h ago, whichever is earlier)")
 	return c
 }
 
@@ -80,14 +82,14 @@ func (s *session) printStatus(v overview.Status) {
 	}
 	s.facts("project", "  ", cell{show(v.Folder), bold})
 	s.facts("since", "    ", cell{text: since})
-	s.facts("looked at", "", cell{text: counted(v.Looked, "name")})
+	s.facts("checked", "  ", cell{text: itoa(v.Looked) + " files and folders"})
 	if len(v.Files) > 0 {
-		s.printf("\n%s your programs will run what has changed here; look at it first:\n", s.paint(yellow, "!"))
+		s.printf("\n%s Your own tools will run or read these changed files. Look at them first:\n", s.paint(yellow, "!"))
 	}
 	var rows [][]cell
 	known := false
 	for _, c := range together(v.Files) {
-		name, by, files := showPath(c.Path), "not known", ""
+		name, by, files := showPath(c.Path), "-", ""
 		if c.Target != "" {
 			name += " -> " + showPath(c.Target)
 		}
@@ -100,19 +102,19 @@ func (s *session) printStatus(v overview.Status) {
 		rows = append(rows, []cell{{name, bold}, {files, ""}, {c.Program, ""}, {when(c.At, now), dim}, {by, dim}})
 	}
 	if len(rows) > 0 {
-		s.table([]string{"CHANGED", "FILES", "RUN BY", "WHEN", "BY"}, rows)
+		s.table([]string{"CHANGED", "FILES", "USED BY", "WHEN", "CHANGED BY"}, rows)
 	}
 	for _, g := range v.Gaps {
 		if g.Path != "" {
 			g.Why = showPath(g.Path) + ": " + g.Why
 		}
-		s.printf("%s not all is known: %s\n", s.paint(yellow, "!"), show(g.Why))
+		s.printf("%s not all was checked: %s\n", s.paint(yellow, "!"), show(g.Why))
 	}
 	switch {
 	case known:
 		s.printf("%s\n", s.paint(dim, "remit show RUN says what a run did, remit undo RUN restores what it changed"))
 	case len(v.Files)+len(v.Gaps) == 0:
-		s.printf("\nNo file that your programs are known to run has changed since then.\n")
+		s.printf("\nNo file that your tools are known to run or read has changed since then.\nSource files are not checked: see git diff.\n")
 	}
 }
 
@@ -129,7 +131,7 @@ func together(list []overview.Changed) (out []overview.Changed) {
 	for _, c := range list {
 		at, made := row[of(c)]
 		switch {
-		case !c.OfKind || count[of(c)] <= many:
+		case !c.OfKind || path.Dir(c.Path) == "." || count[of(c)] <= many:
 			out = append(out, c)
 		case !made:
 			row[of(c)] = len(out)

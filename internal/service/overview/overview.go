@@ -50,6 +50,8 @@ type Changed struct {
 	At      time.Time `json:"changed_at"`
 	Target  string    `json:"target,omitempty"` // of a link that leads to somewhere else
 	Run     *Run      `json:"run,omitempty"`    // the newest that changed it; nil: none is known
+
+	last *Changed // of several files: one of them
 }
 
 // Run is a run that changed files.
@@ -70,17 +72,18 @@ const (
 	rest    = 4 * time.Hour // between two runs, that parts their work
 )
 
-// Root is the folder of the project that a folder is in: the nearest one with a policy or a repository; without, the
-// folder itself.
-func Root(folder string) string {
-	for dir := folder; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+// Root is the folder of the project that a folder is in: the outermost one below the person's home with a policy or a
+// repository, since programs read settings of the folders around; without, the folder itself.
+func Root(folder, userHome string) string {
+	root := folder
+	for dir := folder; dir != filepath.Dir(dir) && dir != userHome; dir = filepath.Dir(dir) {
 		for _, name := range []string{"remit.yaml", ".git"} {
 			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-				return dir
+				root = dir
 			}
 		}
 	}
-	return folder
+	return root
 }
 
 // Look reads the state of a project in a folder, with links resolved, since a time; zero: since the last work of agents
@@ -154,12 +157,12 @@ func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (ou
 // lastWork is when the last work of agents began, but at least a day ago. work: it is that of runs.
 func lastWork(runs []ledger.Run, now time.Time) (since time.Time, work bool) {
 	var began time.Time
-	for _, r := range runs { // the newest first
-		if ended := r.Ended; !began.IsZero() && !ended.IsZero() && began.Sub(ended) > rest {
-			break
-		}
-		if began.IsZero() || r.Started.Before(began) {
-			began = r.Started
+	for again := true; again; {
+		again = false
+		for _, r := range runs { // the newest first; they may overlap
+			if began.IsZero() || r.Started.Before(began) && (r.Ended.IsZero() || began.Sub(r.Ended) <= rest) {
+				began, again = r.Started, true
+			}
 		}
 	}
 	if since = now.Add(-day); began.IsZero() || since.Before(began) {
@@ -185,7 +188,10 @@ func (o *Overview) addRun(w *walker, r ledger.Run) {
 func (w *walker) list() []Changed {
 	out := []Changed{}
 	for _, c := range w.found {
-		if c.Files > 0 || c.Target != "" {
+		switch {
+		case c.Files == 1 && c.last != nil:
+			out = append(out, *c.last)
+		case c.Files > 0:
 			out = append(out, *c)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/confine/changeset"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 func must(t *testing.T, err error) {
@@ -96,7 +97,7 @@ func (p *project) run() map[string]string {
 		}
 		for _, e := range list {
 			file, sub, who := filepath.Join(dir, e.Name()), filepath.Join(rel, e.Name()), in
-			if f := k.folder(e.Name()); f != "" && who == "" && e.Name() != "__pycache__" {
+			if f := k.folder(e.Name()); f != "" && who == "" && !e.Type().IsRegular() {
 				who = f
 			} else if (names["HEAD"] && names["objects"] && names["refs"] || filepath.Base(rel) == ".git") && (e.Name() == "hooks" || e.Name() == "config") {
 				who = git
@@ -219,7 +220,7 @@ func TestLinksOutOfTheProjectAreFollowed(t *testing.T) {
 		must(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	v := look(t, dir, time.Now().Add(-time.Minute))
-	if want := []string{"make", "run", "large/", "lib/", "root/", "venv/", "! large"}; !slices.Equal(v.paths(), want) || v.Files[0].Target != out+"/Makefile" || v.Files[5].Target != out {
+	if want := []string{"large", "lib", "make", "root", "run", "top", "venv", "lib/Makefile", "venv/Makefile", "! large"}; !slices.Equal(v.paths(), want) || v.Files[2].Target != out+"/Makefile" || v.Files[6].Target != out {
 		t.Errorf("%q, want %q: %+v", v.paths(), want, v)
 	}
 }
@@ -228,8 +229,12 @@ func TestLinksOutOfTheProjectAreFollowed(t *testing.T) {
 // is only one of its folders.
 func TestOldLinksThroughNewFolders(t *testing.T) {
 	dir := t.TempDir()
-	for _, f := range []string{"v1/rules.txt", "v2/rules.txt", "packages/a/src/i.js", "main/.git/HEAD", "main/.git/hooks/pre-commit", "main/.git/worktrees/w/HEAD"} {
+	for _, f := range []string{"v1/rules.txt", "v2/rules.txt", "packages/a/src/i.js", "main/.git/HEAD", "main/.git/hooks/pre-commit", "main/.git/worktrees/w/HEAD", "c1/d/nm/i.js", "c2/d/nm/i.js", "c1/d/x.txt", "c2/d/x.txt", "skills/s/SKILL.md"} {
 		write(t, dir, f)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, ".claude"), 0o700))
+	for name, to := range map[string]string{"a": "c1/d", "GNUmakefile": "a/x.txt", "justfile": "a/../d/x.txt", "venv": "a/nm", ".claude/skills": "../skills"} {
+		must(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "node_modules"), 0o700))
 	must(t, os.Symlink("../packages/a", filepath.Join(dir, "node_modules", "a")))
@@ -245,12 +250,15 @@ func TestOldLinksThroughNewFolders(t *testing.T) {
 	}
 	must(t, os.Rename(filepath.Join(dir, "v1"), filepath.Join(dir, "v3")))
 	must(t, os.Rename(filepath.Join(dir, "v2"), filepath.Join(dir, "v1")))
+	must(t, os.Rename(filepath.Join(dir, "c1"), filepath.Join(dir, "c3")))
+	must(t, os.Rename(filepath.Join(dir, "c2"), filepath.Join(dir, "c1")))
+	write(t, dir, "skills/s/SKILL.md")
 	must(t, os.WriteFile(filepath.Join(dir, "packages/a/src/i.js"), []byte("x"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "main/.git/hooks/pre-commit"), []byte("x"), 0o600))
-	if v, want := look(t, dir, since), []string{"Makefile", "main/.git/hooks/"}; !slices.Equal(v.paths(), want) {
+	if v, want := look(t, dir, since), []string{"GNUmakefile", "Makefile", "a", "justfile", "venv", "venv/i.js", ".claude/skills/s/SKILL.md", "main/.git/hooks/pre-commit"}; !slices.Equal(v.paths(), want) {
 		t.Errorf("%q, want %q", v.paths(), want)
 	}
-	if v, want := look(t, dir+"/ws", since), []string{".git/hooks/"}; !slices.Equal(v.paths(), want) {
+	if v, want := look(t, dir+"/ws", since), []string{".git/hooks/pre-commit"}; !slices.Equal(v.paths(), want) {
 		t.Errorf("in a linked worktree: %q, want %q", v.paths(), want)
 	}
 }
@@ -276,13 +284,39 @@ func TestKindsOfFiles(t *testing.T) {
 	k := newKinds()
 	for kind, files := range map[bool]string{
 		true: "package.json sub/package.json Makefile MAKEFILE sub/makefile.inc x.mk x.d conftest.py sub/setup.py vite.config.ts .eleventy.js .envrc.local sub/.x binding.gyp x.csproj.user " +
-			"CMakeLists.txt requirements-dev.txt settings.json any.toml unknown.kind tool sub/tool Package@swift-5.9.swift CLAUDE.md build.sh sub/x.so a.jar",
-		false: "main.go sub/main_test.py README LICENSE README.md notes.txt sub/data.json sub/locale.yml logo.png style.css",
+			"CMakeLists.txt requirements-dev.txt settings.json any.toml sub/any.toml sub/a.snap unknown.kind tool sub/tool Package@swift-5.9.swift CLAUDE.md build.sh sub/x.so a.jar",
+		false: "main.go sub/main_test.py README LICENSE README.md LICENSE.other docs/agents.md notes.txt sub/data.json sub/locale.yml logo.png style.css",
 	} {
 		for f := range strings.FieldsSeq(files) {
 			if who := k.file(f); (who != "") != kind {
 				t.Errorf("%s: %q", f, who)
 			}
+		}
+	}
+}
+
+// TestTheLastWork: it is that of runs between which no long rest lies, also where they overlap.
+func TestTheLastWork(t *testing.T) {
+	now := time.Now()
+	run := func(started, ended time.Duration) ledger.Run {
+		r := ledger.Run{Started: now.Add(-started)}
+		if ended >= 0 {
+			r.Ended = now.Add(-ended)
+		}
+		return r
+	}
+	for name, c := range map[string]struct {
+		runs []ledger.Run // the newest first
+		want time.Duration
+	}{
+		"no run":                        {nil, day},
+		"today":                         {[]ledger.Run{run(time.Hour, 0)}, day},
+		"two days ago":                  {[]ledger.Run{run(48*time.Hour, 47*time.Hour), run(50*time.Hour, 49*time.Hour), run(60*time.Hour, 59*time.Hour)}, 50 * time.Hour},
+		"a long one around a short one": {[]ledger.Run{run(time.Hour, 0), run(48*time.Hour, 47*time.Hour), run(72*time.Hour, 2*time.Hour)}, 72 * time.Hour},
+		"one that goes on":              {[]ledger.Run{run(100*time.Hour, -1)}, 100 * time.Hour},
+	} {
+		if since, _ := lastWork(c.runs, now); now.Sub(since) != c.want {
+			t.Errorf("%s: %s ago, want %s", name, now.Sub(since), c.want)
 		}
 	}
 }

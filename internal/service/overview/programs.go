@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	python  = "Python and its programs"
-	called  = "whoever calls it (executable)"
-	looked  = "programs that look for it"
-	named   = "the program of that name"
-	compile = "Python, in place of its source"
-	git     = "Git"
-	ci      = "the service that builds"
-	agents  = "coding agents"
-	config  = "the tool that it configures"
+	python   = "Python and its programs"
+	called   = "executable"
+	looked   = "unknown: tools may read it"
+	named    = "a tool (hidden file)"
+	compile  = "Python, in place of its source"
+	packages = "programs that load packages"
+	git      = "Git"
+	ci       = "a build service"
+	agents   = "coding agents"
+	config   = "a tool's settings"
 )
 
 // kinds knows which files programs run, or follow, without being told. In doubt, they do: only sources, documents,
@@ -38,7 +39,7 @@ func newKinds() *kinds {
 		}
 	}
 	for _, n := range policy.PackageFolders() {
-		k.folders[strings.ToLower(n)] = "programs that load its packages"
+		k.folders[strings.ToLower(n)] = packages
 	}
 	for _, f := range files {
 		for n := range strings.FieldsSeq(f.names) {
@@ -67,7 +68,7 @@ func set(lists ...string) map[string]bool {
 // none does without being told.
 func (k *kinds) file(file string) string {
 	name := strings.ToLower(path.Base(file))
-	if who := k.files[name]; who != "" {
+	if who := k.files[name]; who != "" && (who != agents || path.Base(file) != name || !strings.HasSuffix(name, ".md")) { // a page about agents
 		return who
 	}
 	for _, p := range k.patterns {
@@ -79,7 +80,7 @@ func (k *kinds) file(file string) string {
 	switch {
 	case strings.HasPrefix(name, "."):
 		return named
-	case k.still[end], end == "" && k.plain[name], k.data[end] && strings.Contains(file, "/"):
+	case k.still[end], k.plain[strings.TrimSuffix(name, "."+end)], k.data[end] && strings.Contains(file, "/"):
 		return ""
 	}
 	return looked
@@ -88,6 +89,9 @@ func (k *kinds) file(file string) string {
 // folder is file for all in a folder, by the folder's name.
 func (k *kinds) folder(name string) string {
 	name = strings.ToLower(name)
+	if strings.LastIndex(name, ".") > 0 && k.files[name] != "" { // gulpfile.js/index.js
+		return k.files[name]
+	}
 	if who := k.folders[name]; who != "" || !strings.HasPrefix(name, ".") || name == ".git" {
 		return who
 	}
@@ -96,7 +100,7 @@ func (k *kinds) folder(name string) string {
 
 // inGit is file for a name in a .git folder.
 func (k *kinds) inGit(name string) string {
-	if slices.Contains([]string{"config", "config.worktree", "attributes", "exclude", "commondir", "gitdir"}, name) {
+	if slices.Contains([]string{"config", "config.worktree", "attributes", "exclude", "commondir", "gitdir", "git-rebase-todo", "strategy", "opts", "apply-opt", "strategy_opts"}, name) {
 		return git
 	}
 	return ""

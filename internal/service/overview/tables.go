@@ -12,7 +12,10 @@ var folders = []struct{ who, names string }{
 	{"Tuist", "tuist"},
 	{"Cypress", "cypress"},
 	{"fastlane", "fastlane"},
-	{"programs that load its packages", "vendor"},
+	{packages, "vendor"},
+	{"patch-package and its kind", "patches"},
+	{"R, at each start", "renv"},
+	{"Fabric", "fabfile"},
 	{ci, ".github .circleci .buildkite .gitlab"},
 	{agents, ".claude .codex .cursor .opencode .gemini"},
 	{"editors, in a container", ".devcontainer"},
@@ -61,7 +64,7 @@ var files = []struct{ who, names string }{
 	{"pip and its kind", "setup.py setup.cfg pyproject.toml pipfile pipfile.lock poetry.lock poetry.toml uv.lock uv.toml hatch.toml hatch_build.py pdm_build.py environment.yml " +
 		"pixi.toml pixi.lock pip.conf entry_points.txt"},
 	{"pytest", "conftest.py pytest.ini .pytest.ini pytest.toml"},
-	{"Python's tools", "noxfile.py tox.ini tox.toml fabfile.py tasks.py dodo.py manage.py conf.py locustfile.py environment.py mypy.ini .pylintrc pylintrc .flake8 .pdbrc " +
+	{"Python's tools", "noxfile.py tox.ini tox.toml fabfile.py tasks.py dodo.py manage.py locustfile.py environment.py mypy.ini .pylintrc pylintrc .flake8 .pdbrc " +
 		".coveragerc .flaskenv gunicorn.conf.py snakefile"},
 	{"Python, at each start", "sitecustomize.py usercustomize.py"},
 	{"R, at each start", ".rprofile .renviron"},
@@ -85,6 +88,17 @@ var files = []struct{ who, names string }{
 	{ci, "jenkinsfile .travis.yml .gitlab-ci.yml azure-pipelines.yml bitbucket-pipelines.yml .drone.yml cloudbuild.yaml buildspec.yml appveyor.yml .cirrus.yml " +
 		"vercel.json netlify.toml fly.toml render.yaml heroku.yml"},
 	{agents, "agents.md claude.md claude.local.md gemini.md qwen.md .mcp.json mcp.json opencode.json opencode.jsonc .cursorrules .windsurfrules .goosehints"},
+	{"Dart", "pubspec.yaml pubspec.lock build.yaml analysis_options.yaml"},
+	{"Rails", "database.yml boot.rb puma.rb"},
+	{"gulp", "gulpfile.js"},
+	{"Grunt", "gruntfile.js"},
+	{"documentation tools", "_quarto.yml _config.yml antora-playbook.yml conf.py"},
+	{"task runners", "moon.yml melos.yaml dvc.yaml devbox.json process-compose.yaml devspace.yaml wails.json dbt_project.yml uwsgi.ini alembic.ini supervisord.conf"},
+	{"Node's tools", "jasmine.json cucumber.js tslint.json truffle-config.js knexfile.js electron-builder.yml cypress.json nightwatch.json typedoc.json bower.json " +
+		"ormconfig.json bsconfig.json rescript.json"},
+	{".NET", "launchsettings.json"},
+	{"sbt", "build.properties plugins.scala dependencies.scala"},
+	{"Julia", "build.jl"},
 	{"Remit", "remit.yaml"},
 }
 
@@ -104,7 +118,7 @@ var patterns = []struct{ who, names string }{
 	{called, "*.sh *.bash *.zsh *.fish *.bat *.cmd *.ps1 *.exe *.command"},
 	{config, "*.config.* *.conf.[jt]s *rc.[jt]s *rc.[cm][jt]s vitest.*.[jt]s vite.*.[jt]s webpack*.js webpack*.ts karma*.js wdio*.[jt]s metro.*.js gatsby-*.[jt]s " +
 		"tsconfig*.json"},
-	{"Jest", "jest.setup.* setuptests.*"},
+	{"Jest", "jest.setup.* setuptests.* *.snap"},
 	{"gulp", "gulpfile.*"},
 	{"Grunt", "gruntfile.*"},
 	{"Jake", "jakefile*"},
@@ -119,7 +133,7 @@ var patterns = []struct{ who, names string }{
 // The kinds of files that do nothing by themselves, by the ends of their names, and the names without an end.
 const (
 	sources = "go py pyi js jsx ts tsx mjs cjs mts cts vue svelte astro rs java kt scala groovy c h cc cpp cxx hh hpp hxx m mm cs fs vb swift rb php pl pm t lua ex exs erl hrl hs lhs ml mli clj cljs cljc dart r jl nim zig v sv vhd s asm sql proto graphql tmpl tpl j2 ejs hbs pug erb liquid mustache"
-	others  = "md markdown mdx rst adoc tex txt html htm css scss sass less png jpg jpeg gif svg ico webp avif bmp pdf ttf otf woff woff2 eot mp3 mp4 wav webm mov ogg map snap log golden diff patch po pot csv tsv"
-	data    = "json jsonl ndjson json5 yml yaml toml xml ini cfg conf properties sqlite db parquet npy npz gz zip tar bz2 xz zst bin dat"
+	others  = "md markdown mdx rst adoc tex txt html htm css scss sass less png jpg jpeg gif svg ico webp avif bmp pdf ttf otf woff woff2 eot mp3 mp4 wav webm mov ogg map log golden diff patch txtar pub po pot csv tsv"
+	data    = "json jsonl ndjson json5 yml yaml xml ini cfg conf properties sqlite db parquet npy npz gz zip tar bz2 xz zst bin dat"
 	plain   = "readme license licence copying notice changelog authors contributors codeowners todo version install history patents maintainers"
 )

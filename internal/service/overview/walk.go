@@ -172,11 +172,11 @@ func (w *walker) link(file, rel string, at time.Time, in inside) error {
 	isNew := at.After(w.since)
 	in.moved = in.moved || isNew
 	if in.who == "" && isNew {
-		in.as, in.who, in.some = rel, "several; the link is new", true
+		in.as, in.who, in.some = rel, "several (new link)", true
 	}
 	if in.who != "" {
 		w.add(rel, file, at, target, in, info)
-		if in.as != rel && !isNew && sandbox.Within(target, w.top) {
+		if in.who == packages && in.as != rel && !isNew && sandbox.Within(target, w.top) {
 			return nil // a package of the project itself
 		}
 	}
@@ -206,41 +206,57 @@ func (w *walker) outside(target, rel string, in inside) error {
 	return err
 }
 
+// maxSteps bounds the names on the way of a link. The kernel follows 40 links.
+const maxSteps = 4096
+
 // follow gives the file that a link leads to, and when a link or a folder of the project on the way there was changed
-// last. info is nil if it leads to nothing.
+// last. It goes from name to name, as the kernel does. info is nil if the link leads to nothing.
 func (w *walker) follow(link string) (target string, info fs.FileInfo, through time.Time) {
-	target, err := filepath.EvalSymlinks(link)
-	if err != nil {
-		return "", nil, through
-	}
-	note := func(p string) (fs.FileInfo, bool) {
+	at := filepath.Dir(link) // a folder, without links
+	names, steps := []string{filepath.Base(link)}, 0
+	for len(names) > 0 {
+		name := names[0]
+		names = names[1:]
+		if steps++; steps > maxSteps {
+			return "", nil, through
+		}
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		p := filepath.Join(at, name)
 		i, err := os.Lstat(p)
-		if err == nil && sandbox.ChangedAt(i).After(through) {
-			through = sandbox.ChangedAt(i)
-		}
-		return i, err == nil
-	}
-	for at, hops := link, 0; hops < 40; hops++ { // the links one after the other, with the folders that each one names
-		i, ok := note(at)
-		if !ok || i.Mode()&fs.ModeSymlink == 0 {
-			break
-		}
-		to, err := os.Readlink(at)
 		if err != nil {
-			break
+			return "", nil, through
 		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(at), to)
+
+		changed := sandbox.ChangedAt(i)
+		if i.Mode()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(p)
+			if err != nil {
+				return "", nil, through
+			}
+			if filepath.IsAbs(to) {
+				at = "/"
+			}
+			names = append(strings.Split(to, "/"), names...)
+		} else {
+			at = p
+			if i.IsDir() && (len(names) == 0 || !sandbox.Within(p, w.top) || p == w.top || sandbox.Within(link, p)) {
+				continue // its files are looked at by themselves, or are not the project's
+			}
 		}
-		for dir := filepath.Dir(to); dir != w.top && sandbox.Within(dir, w.top) && !sandbox.Within(link, dir); dir = filepath.Dir(dir) {
-			note(dir)
+		if changed.After(through) && (i.Mode()&fs.ModeSymlink != 0 || i.IsDir()) {
+			through = changed
 		}
-		at = to
 	}
-	if info, err = os.Lstat(target); err != nil {
-		return "", nil, through
+	if info, err := os.Lstat(at); err == nil {
+		return at, info, through
 	}
-	return target, info, through
+	return "", nil, through
 }
 
 // elsewhere looks at the settings and hooks of the repository that a .git file names.
@@ -309,7 +325,7 @@ func (w *walker) add(rel, file string, at time.Time, target string, in inside, i
 		return
 	}
 	one := Changed{Path: rel, Files: 1, Program: who, OfKind: w.kinds.files[strings.ToLower(path.Base(rel))] == "", At: at}
-	dir := info != nil && info.IsDir()
+	dir := target == "" && info != nil && info.IsDir() // a link to a folder counts as a file
 	if dir {
 		one.Files = 0
 	}
@@ -319,7 +335,7 @@ func (w *walker) add(rel, file string, at time.Time, target string, in inside, i
 	switch {
 	case !changed && dir:
 	case !changed:
-		w.together(in.maybe+"/", "several; the folder may be a moved one", one)
+		w.together(in.maybe+"/", "several (folder may have been moved here)", one)
 	case in.as == "" || in.as == rel && !dir:
 		one.Run = w.run(file, at)
 		w.found[rel] = &one
@@ -336,10 +352,12 @@ func (w *walker) together(folder, who string, one Changed) {
 		all = &Changed{Path: folder, Program: who}
 		w.found[folder+who] = all
 	}
-	if all.Target = cmp.Or(all.Target, one.Target); one.At.After(all.At) {
+	if one.At.After(all.At) {
 		all.At, all.Run = one.At, one.Run
 	}
-	all.Files += one.Files
+	if all.Files += one.Files; one.Files > 0 {
+		all.last = &one
+	}
 }
 
 // runBy names the program that runs a file; "": none is known.
@@ -360,7 +378,7 @@ func (w *walker) runBy(rel string, in inside, info fs.FileInfo) string {
 
 func (w *walker) ofFile(rel string, info fs.FileInfo) string {
 	if info == nil {
-		return "not known: it leads to nothing yet"
+		return "unknown (link to nothing yet)"
 	}
 	who := w.kinds.file(rel)
 	if (who == "" || who == looked) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
