@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
@@ -275,6 +277,19 @@ func TestWhatCannotBeLookedAtIsToldOf(t *testing.T) {
 		t.Cleanup(func() { must(t, os.Chmod(filepath.Join(dir, name), 0o700)) }) //nolint:gosec // a folder
 	}
 	if v, want := look(t, dir, time.Now()), []string{"! closed", "! names only/a.txt"}; !slices.Equal(v.paths(), want) {
+		t.Errorf("%q, want %q", v.paths(), want)
+	}
+}
+
+// TestFIFOsAndLoops: they end no look.
+func TestFIFOsAndLoops(t *testing.T) {
+	dir := t.TempDir()
+	must(t, unix.Mkfifo(filepath.Join(dir, ".git"), 0o600))
+	must(t, unix.Mkfifo(filepath.Join(dir, "commondir"), 0o600))
+	for name, to := range map[string]string{"a": "b/b/b/b", "b": "a/a/a/a", "self": "self", "deep": "deep/../deep/x"} {
+		must(t, os.Symlink(to, filepath.Join(dir, name)))
+	}
+	if v, want := look(t, dir, time.Now().Add(-time.Minute)), []string{".git", "a", "b", "commondir", "deep", "self"}; !slices.Equal(v.paths(), want) {
 		t.Errorf("%q, want %q", v.paths(), want)
 	}
 }

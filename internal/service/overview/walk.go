@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/walk"
@@ -23,6 +24,7 @@ const (
 	maxOutside = 20_000      // of them behind one link that leads out of the project
 	maxGaps    = 20          // parts of the project that are told of
 	maxPointer = 4096        // bytes of a .git file
+	maxLinks   = 40          // that follow one another, as for Linux
 	tick       = time.Second // file systems round the times of changes
 )
 
@@ -102,7 +104,7 @@ func (w *walker) folder(dir, rel string, in inside) error {
 
 // names lists a folder.
 func (w *walker) names(dir string) ([]fs.DirEntry, error) {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) // there may be a FIFO by now
 	if err != nil {
 		return nil, err
 	}
@@ -206,20 +208,14 @@ func (w *walker) outside(target, rel string, in inside) error {
 	return err
 }
 
-// maxSteps bounds the names on the way of a link. The kernel follows 40 links.
-const maxSteps = 4096
-
 // follow gives the file that a link leads to, and when a link or a folder of the project on the way there was changed
 // last. It goes from name to name, as the kernel does. info is nil if the link leads to nothing.
 func (w *walker) follow(link string) (target string, info fs.FileInfo, through time.Time) {
 	at := filepath.Dir(link) // a folder, without links
-	names, steps := []string{filepath.Base(link)}, 0
+	names, links := []string{filepath.Base(link)}, 0
 	for len(names) > 0 {
 		name := names[0]
 		names = names[1:]
-		if steps++; steps > maxSteps {
-			return "", nil, through
-		}
 		switch name {
 		case "", ".":
 			continue
@@ -232,11 +228,10 @@ func (w *walker) follow(link string) (target string, info fs.FileInfo, through t
 		if err != nil {
 			return "", nil, through
 		}
-
 		changed := sandbox.ChangedAt(i)
 		if i.Mode()&fs.ModeSymlink != 0 {
 			to, err := os.Readlink(p)
-			if err != nil {
+			if links++; err != nil || links > maxLinks {
 				return "", nil, through
 			}
 			if filepath.IsAbs(to) {
@@ -283,7 +278,7 @@ func (w *walker) elsewhere(file, rel string, in inside) error {
 
 // pointer reads a path from a file of Git's.
 func pointer(file, before string) (dir string, ok bool) {
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, syscall.O_NONBLOCK, 0) // it may be a FIFO
 	if err != nil {
 		return "", false
 	}
