@@ -35,20 +35,20 @@ type Status struct {
 	Folder string    `json:"folder"`
 	Since  time.Time `json:"since"`
 	Work   bool      `json:"since_work"` // Since is when the last work of agents in the folder began
-	Looked int       `json:"looked"`     // how many files and folders there are
+	Looked int       `json:"looked"`     // number of files and folders
 	Files  []Changed `json:"changed"`
-	Gaps   []Gap     `json:"not_known"` // Without any, Files is all that has one of the known names
+	Gaps   []Gap     `json:"not_known"` // empty: everything was looked at
 }
 
-// Changed is a file that was changed, or that has come to its place, and has code for a program of the person's; or
+// Changed is a file that was changed, or moved to its place, and that a program of the person's runs or reads; or
 // several such files of a folder.
 type Changed struct {
 	Path    string    `json:"path"` // in the project; of a folder with a / at its end
 	Files   int       `json:"files"`
-	Program string    `json:"program"` // runs the code
-	OfKind  bool      `json:"-"`       // the program runs all files of its kind: the name is no special one
+	Program string    `json:"program"` // runs or reads it
+	OfKind  bool      `json:"-"`       // by its kind, not by its name
 	At      time.Time `json:"changed_at"`
-	Target  string    `json:"target,omitempty"` // of a link that leads to somewhere else
+	Target  string    `json:"target,omitempty"` // of a link that leads out of the project
 	Run     *Run      `json:"run,omitempty"`    // the newest that changed it; nil: none is known
 
 	last *Changed // of several files: one of them
@@ -69,7 +69,7 @@ type Gap struct {
 const (
 	maxRuns = 1000 // that are looked through
 	day     = 24 * time.Hour
-	rest    = 4 * time.Hour // between two runs, that parts their work
+	rest    = 4 * time.Hour // a longer rest between two runs ends a piece of work
 )
 
 // Root is the folder of the project that a folder is in: the outermost one below the person's home with a policy or a
@@ -126,7 +126,7 @@ func (o *Overview) Look(ctx context.Context, folder string, since time.Time) (St
 // [Overview.Look]. Runs that began before a time may be missing; zero: none is.
 func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (out []ledger.Run, from time.Time, err error) {
 	if o.Reader == nil || o.Home.Database == "" && !wholefile.Exists(filepath.Join(o.Home.Dir, sqlite.File)) {
-		return nil, from, nil // no ledger is made to look at it
+		return nil, from, nil // a look makes no ledger
 	}
 	st, err := o.Reader(ctx)
 	if err != nil {

@@ -84,7 +84,7 @@ func (p *project) change() {
 	p.did = append(p.did, fmt.Sprint("change ", a, " ", b))
 }
 
-// run lists the paths that programs run, by the names that Remit knows, with what is there.
+// run gives the content of each file that programs run, by its path.
 func (p *project) run() map[string]string {
 	out, k := map[string]string{}, newKinds()
 	var look func(dir, rel, in string, deep int)

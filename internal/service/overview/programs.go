@@ -11,7 +11,7 @@ import (
 const (
 	python   = "Python and its programs"
 	called   = "executable"
-	looked   = "unknown: tools may read it"
+	looked   = "unknown kind"
 	named    = "a tool (hidden file)"
 	compile  = "Python, in place of its source"
 	packages = "programs that load packages"
