@@ -182,7 +182,7 @@ func (s Setup) policyText(moved []string) string {
 		text += fmt.Sprintf("    - %q\n", "mcp:"+name+":*")
 	}
 	if _, err := policy.Parse("remit.yaml", []byte(text)); err != nil {
-		return s.Source // the profile has rules for tools: the owner adds theirs
+		return s.Source // the profile has rules for tools, most of which ask about all servers
 	}
 	return text
 }

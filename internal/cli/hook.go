@@ -177,6 +177,8 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		case !ok || !h.confine:
 		case h.elsewhere != "": // it would run in another folder than the agent believes
 			e.Refusal = h.elsewhere
+		case len(e.Calls) > 1: // the command is an argument of a tool that is not a shell
+			e.Refusal = fmt.Sprintf("the tool %.80q of %s has a command, which remit cannot run in the sandbox; use the agent's shell", e.Tool, e.Agent)
 		default:
 			var asked runs.Asked
 			if e.Asks && h.confined == nil {
@@ -352,7 +354,7 @@ func (h *hookDoor) decide(ctx context.Context, a *app.App, q runs.ClientRequest,
 		return hook.Verdict{}, err
 	}
 	if e.Refusal != "" {
-		o, err := c.Refuse(ctx, runner.Call{Tool: tool.ID(e.Agent + ":" + e.Tool), Step: e.ID}, fault.New(fault.Denied, "%s", e.Refusal))
+		o, err := c.Refuse(ctx, runner.Call{Tool: tool.ID(tool.AgentTools + e.Agent + ":" + e.Tool), Step: e.ID}, fault.New(fault.Denied, "%s", e.Refusal))
 		return h.verdict(c, o), err
 	}
 	outcomes, err := c.Authorize(ctx, e.Search, clientCalls(e)...)

@@ -18,11 +18,11 @@ const Standard = "standard"
 // messages, payments and deletions. Those about Git name the effects of [command.GitEffect].
 var standardAsks = []string{
 	"commands git push **", "commands git remote add **", "commands git remote set-url **", "commands git remote **", "commands git config **", "commands git clean **", "network **",
-	"tools mcp:*", "side_effects payments", "side_effects fs.delete", "side_effects database.delete", "side_effects cloud.resource_delete",
+	"tools mcp:*", "tools agent:*", "side_effects payments", "side_effects fs.delete", "side_effects database.delete", "side_effects cloud.resource_delete",
 }
 
 // acting are words in the names of tools that send or publish. With those of destroying they
-// say which tools the entry "tools mcp:*" of the standard flows means, unless the name begins
+// say which tools the entries "tools mcp:*" and "tools agent:*" of the standard flows mean, unless the name begins
 // with one of reading.
 var (
 	acting  = strings.Fields("send post publish forward reply share invite upload email mail message notify tweet comment pay transfer submit broadcast")

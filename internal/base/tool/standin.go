@@ -9,3 +9,11 @@ const (
 	GetPrompt     = "prompts.get"
 	Complete      = "completion.complete"
 )
+
+// The tools that a client has itself, and that Remit knows only by their names: the client carries them out.
+const (
+	// AgentTools begins the IDs of an agent's own tools: agent:AGENT:TOOL.
+	AgentTools = "agent:"
+	// ProviderSearch is the search of the web that the provider of an agent's model carries out.
+	ProviderSearch ID = "provider.search"
+)

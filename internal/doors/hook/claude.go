@@ -81,9 +81,9 @@ func failure(m object) (string, error) {
 // themselves.
 var claudeInternal = []string{
 	"Agent", "AskUserQuestion", "BashOutput", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode",
-	"ExitWorktree", "KillBash", "KillShell", "ListMcpResourcesTool", "ScheduleWakeup", "SendMessage", "Task", "TaskCreate", "TaskGet",
-	"TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TeamCreate", "TeamDelete", "TodoRead", "TodoWrite", "ToolSearch",
-	"WaitForMcpServers", "Workflow",
+	"ExitWorktree", "KillBash", "KillShell", "ListMcpResourcesTool", "OfferChromeSetup", "ProposeGoal", "ReadNotifications", "RefreshMcpTools", "ReportFindings", "ScheduleWakeup", "SendMessage", "ShowOnboardingRolePicker", "Task",
+	"TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TeamCreate", "TeamDelete", "TodoRead", "TodoWrite",
+	"ToolSearch", "WaitForMcpServers", "Workflow",
 }
 
 func (e *Event) claudeTool(in object) error {
@@ -112,6 +112,10 @@ func (e *Event) claudeTool(in object) error {
 		return e.file("fs.list", in, "path")
 	case "WebFetch":
 		return e.fetch(in)
+	case "WebSearch":
+		return e.call(tool.ProviderSearch, tool.Args(in))
+	case "ReadMcpResourceTool", "ReadMcpResourceDirTool":
+		return e.resource(in)
 	case "Skill", "SlashCommand":
 		return e.skill(in)
 	}
@@ -122,7 +126,7 @@ func (e *Event) claudeTool(in object) error {
 		e.Internal = true
 		return nil
 	}
-	return e.unknown()
+	return e.unknown(in)
 }
 
 // monitor adds the command whose output Claude Code watches. It can watch a WebSocket instead.
@@ -178,6 +182,15 @@ func (e *Event) fetch(in object) error {
 	return e.call("http.get", tool.Args{"url": url})
 }
 
+// resource adds a call that reads a resource of an MCP server.
+func (e *Event) resource(in object) error {
+	server, err := in.needArg("server")
+	if err != nil {
+		return err
+	}
+	return e.mcp(server, tool.ReadResource, in)
+}
+
 // mcpName takes the name that agents give an MCP server's tool apart.
 func mcpName(s string) (server, name string, ok bool) {
 	rest, ok := strings.CutPrefix(s, "mcp__")
@@ -193,7 +206,7 @@ func (e *Event) mcp(server, name string, in object) error {
 	e.Server = server
 	id := "mcp:" + server + ":" + name
 	if _, err := tool.ParseID(id); err != nil {
-		return e.unknown()
+		return e.refuse("remit does not know the tool %.80q of %s, and no policy can name it", e.Tool, e.Agent)
 	}
 	if in == nil {
 		in = object{}

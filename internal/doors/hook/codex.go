@@ -58,5 +58,5 @@ func (e *Event) codexTool(in object) error {
 		e.Internal = true
 		return nil
 	}
-	return e.unknown()
+	return e.unknown(in)
 }

@@ -106,7 +106,7 @@ func (e *Event) copilotTool(in object) error {
 		e.Internal = true
 		return nil
 	}
-	return e.unknown()
+	return e.unknown(in)
 }
 
 func copilotReplace(input object, v Verdict) any {

@@ -108,7 +108,7 @@ func (e *Event) cursorTool(in object) error {
 		e.Internal = true
 		return nil
 	}
-	return e.unknown()
+	return e.unknown(in)
 }
 
 func cursorAnswer(_ *Event, v Verdict) any {

@@ -314,6 +314,11 @@ func (e *Event) shell(o object, dirs ...string) error {
 		return e.refuse("the folder %.200q has .. or letters that are not composed, which agents read differently", dir)
 	}
 	e.input = o
+	return e.script(script, dir)
+}
+
+// script adds a call that runs a script in a folder.
+func (e *Event) script(script, dir string) error {
 	args := tool.Args{"script": script}
 	if dir != "" {
 		args["cwd"] = dir

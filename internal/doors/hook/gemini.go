@@ -3,6 +3,8 @@ package hook
 import (
 	"path/filepath"
 	"slices"
+
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // gemini reads the events of Gemini CLI. Its user is not asked: an "ask" makes it hang.
@@ -52,6 +54,12 @@ func (e *Event) geminiMCP(from, in object) error {
 	return e.mcp(server, name, in)
 }
 
+// geminiInternal are Gemini CLI's tools that reach nothing outside the agent. The calls of agents that they start pass the hook.
+var geminiInternal = []string{
+	"ask_user", "complete_task", "enter_plan_mode", "exit_plan_mode", "get_internal_docs", "invoke_agent", "list_mcp_resources", "tracker_add_dependency",
+	"tracker_create_task", "tracker_get_task", "tracker_list_tasks", "tracker_update_task", "tracker_visualize", "update_topic", "write_todos",
+}
+
 func (e *Event) geminiTool(in object) error {
 	switch e.Tool {
 	case "run_shell_command":
@@ -71,12 +79,14 @@ func (e *Event) geminiTool(in object) error {
 		return e.names(in, "dir_path")
 	case "grep_search", "search_file_content":
 		return e.search(in, "dir_path", "path")
+	case "google_web_search":
+		return e.call(tool.ProviderSearch, tool.Args(in))
 	}
-	if slices.Contains([]string{"ask_user", "enter_plan_mode", "exit_plan_mode", "write_todos"}, e.Tool) {
+	if slices.Contains(geminiInternal, e.Tool) {
 		e.Internal = true
 		return nil
 	}
-	return e.unknown()
+	return e.unknown(in)
 }
 
 func geminiReplace(input object, v Verdict) any {

@@ -1,12 +1,13 @@
 // Package hook translates between Remit and the hooks of other agents, which call a program
 // before and after each of their tool calls. An event of the agent becomes calls of the
 // catalog, and the verdict on them becomes the answer that the agent understands. The
-// package is pure and decides nothing: the runner does. A tool that it does not know is
-// refused. Start at [Parse] and [Event.Answer].
+// package is pure and decides nothing: the runner does. A tool that it does not know becomes a
+// call under the tool's own name. Start at [Parse] and [Event.Answer].
 package hook
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -255,7 +256,71 @@ func (e *Event) call(id tool.ID, args tool.Args) error {
 	return nil
 }
 
-// unknown refuses a tool that no rule can judge.
-func (e *Event) unknown() error {
-	return e.refuse("remit does not know the tool %.80q of %s, so no policy can judge it", e.Tool, e.Agent)
+// unknown adds the calls of a tool that this package does not know: for what its arguments name, and for the tool by its name.
+func (e *Event) unknown(in object) error {
+	id := tool.ID(tool.AgentTools + e.Agent + ":" + e.Tool)
+	if _, err := tool.ParseID(string(id)); err != nil {
+		return e.refuse("remit does not know the tool %.80q of %s, and no policy can name it", e.Tool, e.Agent)
+	}
+	if in == nil {
+		in = object{}
+	}
+	if err := e.named("", map[string]any(in)); err != nil {
+		return err
+	}
+	return e.call(id, tool.Args(in)) // last: nobody is asked about a call whose files are denied
+}
+
+// Words at the end of an argument's name, for paths and for commands.
+var (
+	pathWords    = strings.Fields("path paths file files filename filenames filepath filepaths dir dirs directory directories folder folders cwd workdir uri")
+	commandWords = strings.Fields("command commands cmd script commandline")
+)
+
+// named adds calls for the files, URLs and commands in an argument of an unknown tool. A file counts as
+// read: other uses of it by the tool are not known.
+func (e *Event) named(name string, v any) error {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, field := range slices.Sorted(maps.Keys(v)) {
+			if err := e.named(field, v[field]); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, one := range v {
+			if err := e.named(name, one); err != nil {
+				return err
+			}
+		}
+	case string:
+		return e.namedText(name, v)
+	}
+	return nil
+}
+
+func (e *Event) namedText(name, text string) error {
+	words := tool.Words(name)
+	is := func(list []string) bool { return len(words) > 0 && slices.Contains(list, words[len(words)-1]) }
+	scheme, rest, isURL := strings.Cut(text, "://")
+	spaced := strings.ContainsFunc(text, isBlank)
+	switch {
+	case text == "" || len(e.Calls) > maxCalls:
+		return nil
+	case is(commandWords):
+		return e.script(text, e.Dir)
+	case isURL && spaced:
+		return nil // a text that begins with a URL
+	case isURL && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
+		return e.call("http.get", tool.Args{"url": text})
+	case isURL && strings.EqualFold(scheme, "file"):
+		text = rest
+	case isURL, !is(pathWords) && (spaced || strings.LastIndexByte(text, '/') <= 0 || !filepath.IsAbs(text)):
+		return nil
+	}
+	p, err := e.path(text)
+	if err != nil {
+		return err
+	}
+	return e.fileCall("fs.read", tool.Args{"path": p})
 }

@@ -132,6 +132,27 @@ func TestNamesOfOtherArguments(t *testing.T) {
 	}
 }
 
+// A tool that is not known is decided by the files that its arguments name, however deep they are, and by its own name.
+func TestFilesOfUnknownTools(t *testing.T) {
+	nested := []string{`%s`, `{"a":[0,%s,null]}`, `{"items":[{"x":true,"y":%s}]}`, `{"z":{"description":"d","q":%s}}`}
+	for agent, event := range events {
+		for _, name := range pathNames {
+			for _, value := range []string{`".env"`, `["ok",".env"]`, `"/w/.env"`, `"file:///w/.env"`, `"./.env"`, `"x/../.env"`, `[[".env"]]`, `{"path":".env"}`} {
+				for _, form := range nested {
+					input := fmt.Sprintf(form, fmt.Sprintf("{%q:%s}", name, value))
+					got := event(asks[agent], "SomethingNew", input)
+					if !decides(agent, got, ".env") {
+						t.Fatalf("%s: the file is not decided: %s", agent, got)
+					}
+					if told := describe(hook.Parse(strings.Fields(agent)[0], []byte(got))); strings.Contains(told, "[") && !strings.Contains(told, ":SomethingNew ") {
+						t.Fatalf("%s: the tool is not decided: %s", agent, told)
+					}
+				}
+			}
+		}
+	}
+}
+
 // eventNames are names of events of all agents, and others.
 var eventNames = []string{
 	"PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "PermissionRequest", "SessionStart", "SessionEnd", "Stop", "SubagentStart", "UserPromptSubmit", "Notification", "PreCompact",
@@ -152,7 +173,7 @@ func TestEventsWithATool(t *testing.T) {
 			for _, name := range eventNames {
 				for _, call := range [][2]string{
 					{"Bash", `{"command":"cat .env"}`}, {"Shell", `{"command":"cat .env"}`}, {"bash", `{"command":"cat .env"}`}, {"run_shell_command", `{"command":"cat .env"}`},
-					{"Read", `{"file_path":".env"}`}, {"view", `{"path":".env"}`}, {"read_file", `{"file_path":".env"}`}, {"unknown", `{}`},
+					{"Read", `{"file_path":".env"}`}, {"view", `{"path":".env"}`}, {"read_file", `{"file_path":".env"}`}, {"unknown", `{"file_path":".env"}`},
 				} {
 					got := event(name, call[0], call[1])
 					if slices.Contains(reports[agent], name) && strings.Contains(got, "hook_event_name") {

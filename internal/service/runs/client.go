@@ -55,7 +55,7 @@ func (s *Runs) Client(ctx context.Context, q ClientRequest, create bool) (*Clien
 	if err != nil {
 		return nil, nil, err
 	}
-	b.Runner.Catalog = s.Tools.Still() // starts no server
+	b.Runner.Catalog = s.Tools.ForClient() // starts no server
 	c := &ClientSession{Active: b, Hint: res.Hint, runs: s, q: q, whole: !create || in.CountsCalls()}
 	for n := range maxSessions {
 		in.ID = clientRun(q, in, n)

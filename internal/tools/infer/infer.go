@@ -168,6 +168,8 @@ func (v *Verdict) base(source string, h Hints) {
 		}
 	case "mcp-remote", "api":
 		r.Effects, r.Why = tool.EffectSet(tool.NetworkHTTP, tool.NetworkDNS), "a call goes out over the network"
+	case "agent":
+		r.Effects, r.Why = tool.EffectSet(tool.NetworkHTTP, tool.FSWrite), "an agent's tool may do more than its name says"
 	case "extension":
 		r.Why = "an extension's commands run on this machine"
 	case "wasm":
