@@ -209,13 +209,17 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// look adds the agent's own use of files to an event: the commands of a skill, or another file
-// instead of a missing one. An agent in the sandbox is bounded by it.
+// look adds the agent's own use of files to an event: the commands of a skill, another file
+// instead of a missing one, or files that the agent keeps for itself. An agent in the sandbox is bounded by it.
 func (h *hookDoor) look(e *hook.Event) error {
 	if e.Needs != "" {
 		if _, err := os.Stat(e.Needs); err != nil {
 			e.Refusal = fmt.Sprintf("%q does not exist, and %s would edit another file of that name; use an absolute path", e.Needs, e.Agent)
 		}
+	}
+	if e.Transcript != "" {
+		own := clients.FilesOf(clients.AgentSession{ID: e.Session, Transcript: e.Transcript, Lookup: h.lookup})
+		e.OwnFiles(func(path string, write bool) tool.ID { return ownFileTool(own.Kind(path), e.Agent, write) })
 	}
 	if e.Skill == "" {
 		return nil
@@ -230,6 +234,22 @@ func (h *hookDoor) look(e *hook.Event) error {
 		e.Calls = append(e.Calls, hook.Call{Tool: "fs.read", Args: tool.Args{"path": file}})
 	}
 	return nil
+}
+
+// ownFileTool is the tool by which policies decide about an agent's own file; "": it is not one. Notes instruct later
+// sessions, so a policy must name the tool that writes them.
+func ownFileTool(kind clients.AgentFile, agent string, write bool) tool.ID {
+	switch {
+	case kind == clients.NoAgentFile:
+		return ""
+	case kind == clients.MemoryFile && write:
+		return tool.ID(tool.AgentTools + agent + ":memory")
+	case write:
+		return tool.AgentWrite
+	case kind == clients.SessionFile:
+		return tool.AgentRead
+	}
+	return tool.AgentRecall
 }
 
 // ownGateway reports a call of Remit's own MCP server, which decides and records it itself. The agent's

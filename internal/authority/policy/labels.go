@@ -75,7 +75,7 @@ func (p *Policy) Flows() []Flow { return slices.Clone(p.content().data.flows) }
 const Untrusted = "untrusted"
 
 // builtinSources are the sources of the label [Untrusted].
-var builtinSources = []string{"network *", "tools mcp:*", "tools ext:*", "tools api:*", "tools wasm:*", "tools agent:*", "tools provider.*"}
+var builtinSources = []string{"network *", "tools mcp:*", "tools ext:*", "tools api:*", "tools wasm:*", "tools agent:*", "tools agent.recall", "tools provider.*"}
 
 // MaxDataLabels bounds the labels of a chain.
 const MaxDataLabels = 64

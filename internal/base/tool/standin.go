@@ -16,4 +16,10 @@ const (
 	AgentTools = "agent:"
 	// ProviderSearch is the search of the web that the provider of an agent's model carries out.
 	ProviderSearch ID = "provider.search"
+	// AgentRead reads, and AgentWrite writes, a file of the agent's session outside of the project, as its scratch files
+	// and the output of its tools. AgentWrite is also for plans.
+	AgentRead  ID = "agent.read"
+	AgentWrite ID = "agent.write"
+	// AgentRecall reads an agent's own file that may be of an earlier session: a plan or a note.
+	AgentRecall ID = "agent.recall"
 )

@@ -34,21 +34,34 @@ func (f forClient) Lookup(id tool.ID) (runner.Entry, error) {
 	return l.described(), nil
 }
 
+// clientSpecs are the tools of clients that policies allow like built-in ones: they reach nothing outside of the agent
+// and its provider.
+var clientSpecs = map[tool.ID]tool.Spec{
+	tool.ProviderSearch: {Title: "Search the web at the model's provider", Risk: tool.Medium, Effects: tool.EffectSet(tool.NetworkHTTP),
+		Description: "The provider of an agent's model searches the web and gives the model the results."},
+	tool.AgentRead: {Title: "Read a file of the agent's session", Effects: tool.EffectSet(tool.FSRead),
+		Description: "An agent reads a file of its session that it keeps outside of the project."},
+	tool.AgentWrite: {Title: "Write a file of the agent's session", Risk: tool.Medium, Effects: tool.EffectSet(tool.FSWrite),
+		Description: "An agent writes a scratch file, or a plan, that it keeps outside of the project."},
+	tool.AgentRecall: {Title: "Read an earlier plan or note of the agent", Effects: tool.EffectSet(tool.FSRead),
+		Description: "An agent reads a plan or a note that it keeps outside of the project, also of an earlier session."},
+}
+
 // clientSpec describes a tool of a client by its name; nil: it is none.
 func clientSpec(id tool.ID) *tool.Spec {
-	s := &tool.Spec{ID: id, Title: string(id), Version: "1", Input: []byte(`{"type":"object"}`)}
+	s, own := clientSpecs[id]
 	switch {
-	case id == tool.ProviderSearch:
-		s.Title, s.Description, s.Source = "Search the web at the model's provider", "The provider of an agent's model searches the web and gives the model what it found.", BuiltIn
-		s.Risk, s.Effects = tool.Medium, tool.EffectSet(tool.NetworkHTTP)
+	case own:
+		s.Source = BuiltIn
 	case strings.HasPrefix(string(id), "mcp:"):
-		s.Source, s.Description = "mcp", "A tool of an MCP server that the agent runs, and Remit does not."
+		s = tool.Spec{Title: string(id), Source: "mcp", Description: "A tool of an MCP server that the agent runs, and Remit does not."}
 	case strings.HasPrefix(string(id), tool.AgentTools):
-		s.Source, s.Description = "agent", "A tool of the agent itself."
+		s = tool.Spec{Title: string(id), Source: "agent", Description: "A tool of the agent itself."}
 	default:
 		return nil
 	}
-	return s
+	s.ID, s.Version, s.Input = id, "1", []byte(`{"type":"object"}`)
+	return &s
 }
 
 // clientTool is a tool that Remit cannot carry out.

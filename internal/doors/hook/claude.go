@@ -39,6 +39,9 @@ func claude(e *Event, m object) error {
 	if err != nil {
 		return err
 	}
+	if e.Transcript, err = m.text("transcript_path"); err != nil {
+		return err
+	}
 	// In the other modes Claude Code answers its own questions. In auto it asks about a call that a hook wants confirmed, as seen
 	// with version 2.1.330.
 	e.Asks = slices.Contains([]string{"default", "plan", "acceptEdits", "auto"}, mode)

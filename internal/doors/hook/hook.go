@@ -51,9 +51,11 @@ type Event struct {
 	Phase   Phase
 	Session string // the agent's ID of its session
 	Dir     string // absolute: where the agent's relative paths start
-	ID      string // the agent's ID of the tool call; "": it has none
-	Tool    string // the agent's name of the tool
-	Server  string // the MCP server that has the tool; "": it is the agent's own
+	// Transcript is the file in which the agent keeps the session's conversation; "": it does not say.
+	Transcript string
+	ID         string // the agent's ID of the tool call; "": it has none
+	Tool       string // the agent's name of the tool
+	Server     string // the MCP server that has the tool; "": it is the agent's own
 
 	// Calls are what the tool call amounts to. All must be allowed.
 	Calls []Call
@@ -242,6 +244,25 @@ func (e *Event) Replace(commandLine string, questions []string) ([]byte, error) 
 		return nil, fault.Wrap(fault.Internal, err, "the answer cannot be encoded")
 	}
 	return append(b, '\n'), nil
+}
+
+// OwnFiles puts calls of the agent's tools for its own files in the place of calls of file tools, if all files of the event
+// are its own. of is the tool for reading or writing a path; "": it is another file.
+func (e *Event) OwnFiles(of func(path string, write bool) tool.ID) {
+	calls := slices.Clone(e.Calls)
+	for i, c := range calls {
+		write := c.Tool == "fs.write" || c.Tool == "fs.edit"
+		path, _ := c.Args["path"].(string)
+		if !write && !slices.Contains([]tool.ID{"fs.read", "fs.list", "fs.grep"}, c.Tool) {
+			return
+		}
+		if calls[i].Tool = of(path, write); calls[i].Tool == "" {
+			return
+		}
+	}
+	if !slices.ContainsFunc(e.Search, func(path string) bool { return of(path, false) == "" }) {
+		e.Calls, e.Search = calls, nil
+	}
 }
 
 // refuse notes why the event's tool call cannot be judged.

@@ -272,3 +272,36 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The calls of an event are on the agent's own files only if all of its files are.
+func TestOwnFiles(t *testing.T) {
+	of := func(path string, write bool) tool.ID {
+		switch {
+		case !strings.HasPrefix(path, "/own/"):
+			return ""
+		case write:
+			return tool.AgentWrite
+		}
+		return tool.AgentRead
+	}
+	for event, want := range map[string]string{
+		before("Read", `{"file_path":"/own/a"}`):                                   `[agent.read {"path":"/own/a"}]`,
+		before("Write", `{"file_path":"/own/a","content":"x"}`):                    `[agent.write {"content":"x","path":"/own/a"}]`,
+		before("Edit", `{"file_path":"/own/a","old_string":"a","new_string":"b"}`): `[agent.write {"edits":[{"new":"b","old":"a"}],"path":"/own/a"}]`,
+		before("Grep", `{"pattern":"x","path":"/own/a"}`):                          `[agent.read {"path":"/own/a","pattern":"x"}]`,
+		before("Read", `{"file_path":"/own/../a"}`):                                `[fs.read {"path":"/own/../a"}] [fs.read {"path":"/a"}]`,
+		before("Grep", `{"pattern":"x"}`):                                          `[fs.grep {"path":"/w/.","pattern":"x"}] search /w/.`,
+		before("New", `{"path":"/own/a"}`):                                         `[fs.read {"path":"/own/a"}] [agent:claude:New {"path":"/own/a"}]`,
+		before("Bash", `{"command":"cat /own/a"}`):                                 `[shell.run {"cwd":"/w","script":"cat /own/a"}]`,
+		before("WebFetch", `{"url":"https://a.example/","prompt":"/own/"}`):        `[http.get {"url":"https://a.example/"}]`,
+	} {
+		e, err := hook.Parse("claude", []byte(event))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.OwnFiles(of)
+		if got := describe(e, nil); got != want {
+			t.Errorf("%s is decided as %s, want %s", event, got, want)
+		}
+	}
+}

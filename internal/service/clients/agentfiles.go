@@ -1,0 +1,88 @@
+package clients
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// AgentFile is a kind of file that an agent keeps for itself, outside of the project.
+type AgentFile uint8
+
+// The kinds of an agent's own files. The zero AgentFile is of every other file.
+const (
+	NoAgentFile AgentFile = iota
+	SessionFile           // of this session only: output of tools and of commands in the background, scratch files, to-do lists
+	PlanFile              // a plan for the person
+	MemoryFile            // the agent's notes for its later sessions in the project
+)
+
+// AgentSession is a session of Claude Code, which names its folders after the session.
+type AgentSession struct {
+	ID         string
+	Transcript string                           // the file with the session's conversation, as the agent's event tells it
+	Lookup     func(name string) (string, bool) // finds a variable of the agent's environment
+}
+
+// AgentFiles finds the agent's own files of a session.
+type AgentFiles struct {
+	id, slug     string
+	config, temp string // real paths; temp is "" if there is no such folder of this person
+}
+
+// FilesOf gives the finder for a session; nil: the transcript is not where Claude Code keeps those of the person.
+func FilesOf(s AgentSession) *AgentFiles {
+	config, ok := s.Lookup("CLAUDE_CONFIG_DIR")
+	if person, has := s.Lookup("HOME"); !ok && has {
+		config = filepath.Join(person, ".claude")
+	}
+	slug := filepath.Base(filepath.Dir(s.Transcript))
+	plain := isFolderName(s.ID) && isFolderName(slug)
+	if !plain || !filepath.IsAbs(config) || s.Transcript != filepath.Join(config, "projects", slug, s.ID+".jsonl") {
+		return nil
+	}
+	f := &AgentFiles{id: s.ID, slug: slug, config: home.RealPath(filepath.Clean(config))}
+	temp, ok := s.Lookup("CLAUDE_CODE_TMPDIR")
+	if !ok || !filepath.IsAbs(temp) {
+		temp = os.TempDir()
+	}
+	temp = home.RealPath(filepath.Join(temp, "claude-"+strconv.Itoa(os.Getuid())))
+	if isOwnFolder(temp) {
+		f.temp = temp
+	}
+	return f
+}
+
+// isFolderName reports whether a text is the name of one folder in another.
+func isFolderName(s string) bool { return filepath.IsLocal(s) && s != "." && !strings.Contains(s, "/") }
+
+// Kind says which kind of the agent's own files a path is, its links followed. The file need not exist.
+func (f *AgentFiles) Kind(path string) AgentFile {
+	if f == nil || !filepath.IsAbs(path) {
+		return NoAgentFile
+	}
+	real := home.RealPath(filepath.Clean(path))
+	in := func(root string, parts ...string) bool {
+		return root != "" && isBelow(filepath.Join(append([]string{root}, parts...)...), real)
+	}
+	switch {
+	case in(f.config, "projects", f.slug, "memory") && strings.HasSuffix(real, ".md"):
+		return MemoryFile
+	case filepath.Dir(real) == filepath.Join(f.config, "plans") && strings.HasSuffix(real, ".md"):
+		return PlanFile
+	case in(f.config, "projects", f.slug, f.id), in(f.config, "tasks", f.id), in(f.temp, f.slug, f.id):
+		return SessionFile
+	}
+	return NoAgentFile
+}
+
+func isBelow(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// isOwnFolder reports whether a path is a folder of this person that nobody else can write to.
+func isOwnFolder(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && st.IsDir() && st.Mode().Perm()&0o022 == 0 && home.OwnedByUs(path)
+}
