@@ -139,7 +139,7 @@ func (h hook) shellHome() string {
 			name, value, joined = strings.Cut(name, "=")
 		}
 		switch name {
-		case "-c", "-p", "-w", "--command", "--policy", "--workspace", "--home", "--session", "--agent", "--approved":
+		case "-c", "-p", "-w", "--command", "--policy", "--workspace", "--home", "--session", "--agent", "--approved", "--scratch":
 		default:
 			return ""
 		}

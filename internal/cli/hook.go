@@ -97,6 +97,7 @@ type hookDoor struct {
 	confine                  bool
 	confined                 *confinedHooks // of an agent that is confined as a whole; else nil
 	installed                string         // the workspace that the hook was installed for
+	scratch                  string         // the agent's folder for scratch files of the session; "": none is known
 	elsewhere                string         // why the agent's folder is outside of the workspace; "": it is not
 }
 
@@ -219,6 +220,7 @@ func (h *hookDoor) look(e *hook.Event) error {
 	}
 	if e.Transcript != "" {
 		own := clients.FilesOf(clients.AgentSession{ID: e.Session, Transcript: e.Transcript, Lookup: h.lookup})
+		h.scratch = own.Scratch()
 		e.OwnFiles(func(path string, write bool) tool.ID { return ownFileTool(own.Kind(path), e.Agent, write) })
 	}
 	if e.Skill == "" {
@@ -299,6 +301,9 @@ func (h *hookDoor) sandboxed(q runs.ClientRequest, script string, questions []uu
 	if h.confined == nil {
 		words[0] = cmp.Or(clients.HookBeside(exe), exe)
 		words = append(words, "--session", q.Session, "--agent", q.Client) // [hook.Parse] has checked them
+	}
+	if h.scratch != "" {
+		words = append(words, "--scratch", h.scratch)
 	}
 	for _, id := range questions {
 		words = append(words, "--approved", id.String())

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -61,6 +62,11 @@ ended it. A script that is refused does not start: the exit status is 3.
 			if q.Agent != "" {
 				q.Advice = adviseHook
 			}
+			if q.Scratch != "" {
+				if err := clients.MakeScratch(q.Scratch, q.Session); err != nil {
+					return err
+				}
+			}
 			if err := s.shellFolders(a, dir, &q); err != nil {
 				return err
 			}
@@ -74,6 +80,7 @@ ended it. A script that is refused does not start: the exit status is 3.
 	fl.StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, instead of the environment's")
 	fl.StringVar(&q.Session, "session", "", "`ID` of the agent's session")
 	fl.StringVar(&q.Agent, "agent", "", "`NAME` of the agent, as of its hook")
+	fl.StringVar(&q.Scratch, "scratch", "", "`DIR` for scratch files of the agent's session")
 	fl.StringArrayVar(&q.Approved, "approved", nil, "`ID` of a question that the agent's user answered with yes")
 	return c
 }

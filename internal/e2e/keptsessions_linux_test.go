@@ -17,11 +17,14 @@ import (
 const sessionPolicy = "version: 1\nname: p\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}\ncommands: {allow: ['**'], deny: ['rm **']}\n"
 
 // agentWorld is a world with a keeper, and a hook of Claude Code for a workspace whose policy is trusted.
-type agentWorld struct{ treeWorld }
+type agentWorld struct {
+	treeWorld
+	temp string // where the agent keeps temporary files; "": its events do not say where it keeps its conversations
+}
 
 func newAgentWorld(t *testing.T, flags ...string) agentWorld {
 	t.Helper()
-	w := agentWorld{newTreeWorld(t)}
+	w := agentWorld{treeWorld: newTreeWorld(t)}
 	if !w.confines() {
 		missing(t, "this machine cannot confine")
 	}
@@ -42,21 +45,25 @@ func (w agentWorld) policy(text string) {
 func (w agentWorld) event(session, dir, name string, more map[string]any) []byte {
 	w.t.Helper()
 	fields := map[string]any{"session_id": session, "cwd": dir, "hook_event_name": name, "permission_mode": "default", "tool_use_id": "u"}
-	for k, v := range more {
-		fields[k] = v
+	if w.temp != "" {
+		fields["transcript_path"] = w.conversations() + "/" + session + ".jsonl"
 	}
+	maps.Copy(fields, more)
 	b, err := json.Marshal(fields)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	c := exec.Command(binary+"-hook", "claude", "--confine", "-w", w.workspace)
-	c.Dir, c.Env, c.Stdin = w.workspace, w.environ(), strings.NewReader(string(b))
+	c.Dir, c.Env, c.Stdin = w.workspace, append(w.environ(), "CLAUDE_CODE_TMPDIR="+w.temp), strings.NewReader(string(b))
 	out, err := c.Output()
 	if err != nil {
 		w.t.Fatalf("the hook says %s, %v", out, err)
 	}
 	return out
 }
+
+// conversations is the folder in which the agent keeps the conversations of the project.
+func (w agentWorld) conversations() string { return filepath.Dir(w.workspace) + "/.claude/projects/-w" }
 
 // in has the agent of a session run a script in a folder, as its shell does, and returns what it sees.
 func (w agentWorld) in(session, dir, script string) string {
@@ -284,4 +291,56 @@ func TestASessionInLinkedWorktrees(t *testing.T) {
 			eventually(t, "ended", 20*time.Second, func() bool { return here() == 0 && there() == 0 })
 		})
 	}
+}
+
+// The session's folder for scratch files is the same for the agent's own tools and for its commands, and nothing beside it is.
+func TestScratchFilesOfASession(t *testing.T) {
+	t.Parallel()
+	w := newAgentWorld(t)
+	w.temp = t.TempDir()
+	own := filepath.Join(w.temp, fmt.Sprintf("claude-%d", os.Getuid()))
+	of := func(session string) string { return filepath.Join(own, "-w", session, "scratchpad") }
+	if err := os.MkdirAll(of("a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(of("a")+"/job.sh", []byte("echo from the agent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	home := w.in("a", w.workspace, "echo $HOME")
+	decides := func(session, tool, file string) string {
+		return string(w.event(session, w.workspace, "PreToolUse", map[string]any{"tool_name": tool, "tool_input": map[string]any{"file_path": file, "content": "x"}}))
+	}
+	for _, step := range []struct{ session, script, want string }{
+		{"a", "sh " + of("a") + "/job.sh; echo out > " + of("a") + "/out; ln -s /etc/passwd " + of("a") + "/link", "from the agent\n"},
+		{"a", "touch " + own + "/-w/a/beside 2>/dev/null; ls " + own + "/-w/a " + own + "/-w", own + "/-w:\na\n\n" + own + "/-w/a:\nbeside\nscratchpad\n"},
+		{"b", "cat " + of("a") + "/out 2>/dev/null; echo b > " + of("b") + "/b; ls " + own + "/-w", "b\n"},
+		{"a", "cat " + of("a") + "/out; ls " + own + "/-w", "out\na\n"},
+		{"a", "echo $HOME ${REMIT_WORK-none}", "/tmp/home none\n"},
+	} {
+		if got := w.in(step.session, w.workspace, step.script); got != step.want {
+			t.Errorf("session %s: %s\nprints %q, want %q", step.session, step.script, got, step.want)
+		}
+	}
+	if _, err := os.Stat(own + "/-w/a/beside"); err == nil {
+		t.Error("a command has written beside the folder")
+	}
+	for _, c := range []struct {
+		session, tool, file string
+		allowed             bool
+	}{
+		{"a", "Read", of("a") + "/out", true}, {"a", "Write", of("a") + "/new", true}, {"b", "Read", of("b") + "/b", true},
+		{"a", "Read", of("a") + "/link", false}, {"a", "Write", of("a") + "/link", false}, {"b", "Read", of("a") + "/out", false},
+		{"a", "Read", w.conversations() + "/a/tool-results/x", true}, {"a", "Read", w.conversations() + "/b/tool-results/x", false},
+	} {
+		if got := decides(c.session, c.tool, c.file); strings.Contains(got, `"allow"`) != c.allowed {
+			t.Errorf("session %s, %s of %s: %s", c.session, c.tool, c.file, got)
+		}
+	}
+	for _, dir := range []string{w.workspace, own + "/-w/b/scratchpad", own + "/-w/a/../a/scratchpad", "/etc"} {
+		r := w.remit("sh", "-w", w.workspace, "--session", "a", "--agent", "claude", "--scratch", dir, "-c", "true")
+		if r.status == 0 || !strings.Contains(r.err, "is not a folder for scratch files") {
+			t.Errorf("remit sh takes %s for scratch files: %d %s", dir, r.status, r.err)
+		}
+	}
+	w.must(0, "verify")
 }

@@ -59,7 +59,7 @@ func Environ(getenv func(string) (string, bool), img *Image, chain policy.Chain,
 		vars["GIT_CONFIG_COUNT"] = strconv.Itoa(len(gitSettings))
 	}
 	vars["HOME"], vars["TMPDIR"], vars["PATH"] = home, tmp, strings.Join(l.Path, ":")
-	if own := chain.Own(); own != "" {
+	if own := chain.Own(); own != "" && own != c.Scratch {
 		vars[WorkVariable] = own
 		probe := tool.Action{Kind: tool.FileWrite, Path: path.Join(own, AnyName), Real: path.Join(own, AnyName)}
 		if chain.DecideAction(probe).Effect == policy.Allow {
@@ -72,6 +72,17 @@ func Environ(getenv func(string) (string, bool), img *Image, chain policy.Chain,
 	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// WithAccount adds the name of the account that a command runs as to an environment that has none.
+func WithAccount(env []string, account string) []string {
+	for _, name := range []string{"USER", "LOGNAME"} {
+		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+			env = append(env, name+"="+account)
+		}
+	}
+	slices.Sort(env)
+	return env
 }
 
 // gitSettings keep Git from running programs that a repository names: hooks, a

@@ -48,6 +48,8 @@ type Command struct {
 	// and checked once more.
 	Starts []tool.Action
 
+	// Scratch is the chain's own folder (policy.Chain.Owning) if that is only for scratch files, and no home of the command; "": it is not.
+	Scratch string
 	// Folder, where it is not nil, is all that the command sees of files beside the
 	// system, at FolderAt, which is then its Dir. The rules of files do not matter:
 	// none of their files is there. It needs full isolation.

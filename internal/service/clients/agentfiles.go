@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -49,7 +50,7 @@ func FilesOf(s AgentSession) *AgentFiles {
 	if !ok || !filepath.IsAbs(temp) {
 		temp = os.TempDir()
 	}
-	temp = home.RealPath(filepath.Join(temp, "claude-"+strconv.Itoa(os.Getuid())))
+	temp = home.RealPath(filepath.Join(temp, tempName()))
 	if isOwnFolder(temp) {
 		f.temp = temp
 	}
@@ -78,6 +79,38 @@ func (f *AgentFiles) Kind(path string) AgentFile {
 	}
 	return NoAgentFile
 }
+
+// scratchFolder is the name of the folder for scratch files in a session's folder.
+const scratchFolder = "scratchpad"
+
+// Scratch is the folder for scratch files of the session; "": there is none.
+func (f *AgentFiles) Scratch() string {
+	if f == nil || f.temp == "" {
+		return ""
+	}
+	return filepath.Join(f.temp, f.slug, f.id, scratchFolder)
+}
+
+// MakeScratch makes a session's folder for scratch files where it is missing. A folder of another form, or one that a link
+// leads to, is an error.
+func MakeScratch(dir, session string) error {
+	of := filepath.Dir(dir)
+	temp := filepath.Dir(filepath.Dir(of))
+	plain := filepath.IsAbs(dir) && filepath.Clean(dir) == dir && filepath.Base(dir) == scratchFolder && filepath.Base(of) == session
+	if !plain || filepath.Base(temp) != tempName() || !isOwnFolder(temp) {
+		return fault.New(fault.Usage, "%q is not a folder for scratch files of the session %q", dir, session)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fault.Wrap(fault.Usage, err, "the folder for scratch files cannot be made: %v", err)
+	}
+	if home.RealPath(dir) != dir || !isOwnFolder(dir) {
+		return fault.New(fault.Usage, "a link leads to the folder %q, or others can write to it", dir)
+	}
+	return nil
+}
+
+// tempName is the name of Claude Code's own folder among temporary files.
+func tempName() string { return "claude-" + strconv.Itoa(os.Getuid()) }
 
 func isBelow(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 

@@ -29,6 +29,9 @@ type ShellRequest struct {
 	Workspace string // absolute
 	Session   string // the agent's ID of its session; "": not known
 	Agent     string // its name, as of its hook; "": not known
+	// Scratch is a folder of the session outside of the workspace, for which the rules for files in the workspace hold, too;
+	// absolute, without links. "": there is none.
+	Scratch string
 	// Approved are questions of [Runs.AskAhead] that the agent's user has answered with yes.
 	Approved []string
 	Advice   func(filed store.Approval) string // how an open question can be answered
@@ -56,7 +59,7 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 		s.Renew(q.Session)
 		box.session = sandbox.Session{ID: q.Session, Policies: s.policiesOf(q)}
 	}
-	c, err := catalog.New(shelltool.New(box, func(o sandbox.Outcome) { res.Command = o }))
+	c, err := catalog.New(scratchTool{shelltool.New(box, func(o sandbox.Outcome) { res.Command = o }), q.Scratch})
 	if err != nil {
 		return res, err
 	}
@@ -78,6 +81,15 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	}
 	return res, err
 }
+
+// scratchTool is the tool for scripts with a folder of its own.
+type scratchTool struct {
+	permit.Tool
+	dir string
+}
+
+// Own implements runner.Owning.
+func (t scratchTool) Own() string { return t.dir }
 
 // openQuestions collects questions without an answer. It is safe for concurrent use.
 type openQuestions struct {
@@ -176,7 +188,7 @@ type streamBox struct {
 
 // Run implements Box.
 func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
-	c.Stdio, c.Stdin, c.Session = b.q.Stdio, nil, b.session
+	c.Stdio, c.Stdin, c.Session, c.Scratch = b.q.Stdio, nil, b.session, b.q.Scratch
 	if b.q.ShowKeys != nil && p.Chain().ShowsKeys(c.Starts) {
 		b.q.ShowKeys()
 	}

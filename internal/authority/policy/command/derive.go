@@ -270,7 +270,9 @@ func (d *deriver) file(kind tool.ActionKind, p string) {
 	switch {
 	case full == "/dev/null":
 	case strings.HasPrefix(full, "/dev/tcp/"), strings.HasPrefix(full, "/dev/udp/"):
-		d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use http.get"})
+		if d.env.Foreign { // else the sandbox's network bounds the connection
+			d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use http.get"})
+		}
 	case full != "" && (d.env.Foreign || !ownFolder.MatchString(full)):
 		d.add(tool.Action{Kind: kind, Path: full})
 	case full != "":

@@ -240,6 +240,9 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
+	if c.image == nil && iso == policy.FullIsolation {
+		env = sandbox.WithAccount(env, account)
+	}
 	found := b.systems.find(c.image, limits.Path, chain.StandardSystem())
 	m.links, m.which = found.links, found.which
 	if c.image != nil {

@@ -29,7 +29,7 @@ const maxHomeName = 40 // bytes of the workspace's name in that of a home
 // keptHome is where the home of a command is kept: one for the same workspace, system, data and policies. Data with a label
 // comes to no command without the label by it. "": the home ends with its sandbox.
 func (b *Box) keptHome(chain policy.Chain, c command) string {
-	if !chain.KeepsHome() || chain.Own() != "" || c.Folder != nil || c.layers != nil || b.conf.Place != policy.Local || b.conf.State == "" {
+	if !chain.KeepsHome() || chain.Own() != c.Scratch || c.Folder != nil || c.layers != nil || b.conf.Place != policy.Local || b.conf.State == "" {
 		return ""
 	}
 	of := append([]string{chain[0].Env().Workspace, "policy " + chain[0].Policy().Name()}, chain.Data()...)

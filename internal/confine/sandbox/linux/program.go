@@ -28,7 +28,10 @@ const gitFile = "/etc/remit-gitconfig"
 
 // The identity inside. Outside it is the person's own, or root's where Remit
 // runs as root; either way without any capability.
-const insideID = 1000
+const (
+	insideID = 1000
+	account  = "remit"
+)
 
 // machine are the host's abilities, found once.
 type machine struct {
@@ -224,8 +227,8 @@ func (b *builder) system() {
 		b.bind("/dev/"+dev, "/dev/"+dev, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, false)
 	}
 	for _, f := range [][2]string{
-		{"/etc/passwd", fmt.Sprintf("remit:x:%d:%d::/tmp:%s\nnobody:x:65534:65534::/:/bin/false\n", insideID, insideID, b.m.shell)},
-		{"/etc/group", fmt.Sprintf("remit:x:%d:\nnogroup:x:65534:\n", insideID)},
+		{"/etc/passwd", fmt.Sprintf(account+":x:%d:%d::/tmp:%s\nnobody:x:65534:65534::/:/bin/false\n", insideID, insideID, b.m.shell)},
+		{"/etc/group", fmt.Sprintf(account+":x:%d:\nnogroup:x:65534:\n", insideID)},
 		{"/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"},
 		{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
 	} {
