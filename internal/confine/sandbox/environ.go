@@ -23,9 +23,9 @@ func Environ(getenv func(string) (string, bool), img *Image, chain policy.Chain,
 			vars[name] = v
 		}
 	}
-	listed := slices.Clone(l.Env)
+	listed := append(slices.Clone(l.Env), "TERM", "TZ")
 	if c.Stdio != nil && c.Stdio.Terminal != nil {
-		listed = append(listed, "TERM", "COLORTERM")
+		listed = append(listed, "COLORTERM")
 	}
 	for _, name := range listed {
 		if v, ok := getenv(name); ok && !strings.ContainsRune(v, 0) {

@@ -440,7 +440,8 @@ func FuzzScript(f *testing.F) {
 func TestUncertainFiles(t *testing.T) {
 	foreign := env
 	foreign.Foreign = true
-	for _, src := range []string{`a > "$f"`, "a < $f", "a >> d/../f", "cd d; a > f", "cd d; a 2> f", `for f in a b; do b > "o_$f"; done`, `find . -fprint "$x"`, "find d/.. -delete"} {
+	for _, src := range []string{`a > "$f"`, "a < $f", "a >> d/../f", "cd d; a > f", "cd d; a 2> f", `for f in a b; do b > "o_$f"; done`, `find . -fprint "$x"`, "find d/.. -delete",
+		"a > /dev/tcp/127.0.0.1/80", "a 3<> /dev/udp/localhost/53", "a > ~/x", `a > "$HOME/x"`, "a < ~/.ssh/id"} {
 		inside, err := command.Script(src, env, "/ws", unknown)
 		outside, err2 := command.Script(src, foreign, "/ws", unknown)
 		isFile := func(a tool.Action) bool { return a.Kind != tool.Command && a.Argument == tool.NoArgument }
@@ -458,7 +459,7 @@ func TestUncertainFiles(t *testing.T) {
 			t.Errorf("%s: %v, without a sandbox %v; %v, %v", src, inside.Actions, outside.Actions, err, err2)
 		}
 	}
-	for _, src := range []string{"a > /dev/tcp/x.test/1", "a > ~/x", `a > "$HOME/x"`, "a > /dev/sda", "a > /dev", "a > /dev/zero/x", "a > /tmpx"} {
+	for _, src := range []string{"a > /dev/tcp/x.test/1", "a > /dev/tcp/127.0.0.1.x.test/1", "a > /dev/tcp/127.0.0.1/80/x", "a > /dev/sda", "a > /dev", "a > /dev/zero/x", "a > /tmpx"} {
 		script, err := command.Script(src, env, "/ws", unknown)
 		if err != nil || !slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return a.Kind == tool.FileWrite && a.Argument == tool.NoArgument }) {
 			t.Errorf("%s: %v, %v", src, script.Actions, err)

@@ -263,21 +263,25 @@ func climbs(p string) bool {
 // ownFolder matches a path in a folder that a sandbox has of its own, and the devices in it.
 var ownFolder = regex.Lazy(`^/(?:tmp|var/tmp|dev/shm)(?:/|$)|^/dev/(?:zero|full|u?random|tty|std(?:in|out|err)|fd/[0-9]+)$`)
 
+// loopback matches the names for which bash connects to the machine itself.
+var loopback = regex.Lazy(`^/dev/(?:tcp|udp)/(?:127\.0\.0\.1|localhost)/[0-9]+$`)
+
 // file adds a file action for a path as a command line spells it. A path that is not certain, and one in a folder that
 // sandboxes have of their own, is left to the sandbox, where there is one.
 func (d *deriver) file(kind tool.ActionKind, p string) {
 	full := join(d.dir, p)
 	switch {
 	case full == "/dev/null":
+	case !d.env.Foreign && loopback.MatchString(full): // in the sandbox's own network
 	case strings.HasPrefix(full, "/dev/tcp/"), strings.HasPrefix(full, "/dev/udp/"):
-		if d.env.Foreign { // else the sandbox's network bounds the connection
-			d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use http.get"})
-		}
+		d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use http.get"})
 	case full != "" && (d.env.Foreign || !ownFolder.MatchString(full)):
 		d.add(tool.Action{Kind: kind, Path: full})
 	case full != "":
 		d.add(tool.Action{Kind: kind, Path: full, Argument: tool.FileArgument})
-	case !d.env.Foreign && !inHome(p):
+	case !d.env.Foreign && inHome(p):
+		d.argument(map[tool.ActionKind]use{tool.FileRead: reads, tool.FileWrite: writes, tool.FileDelete: deletes}[kind], p, tool.HomeArgument)
+	case !d.env.Foreign:
 	case nonLiteral(p):
 		d.add(tool.Action{Kind: kind, Unknown: "the file's name is not literal; write it out"})
 	case climbs(p):
