@@ -51,8 +51,8 @@ func (s *session) hookCmd() *cobra.Command {
 the agent on standard input, decides the tool call under the policy, records
 it, and prints the answer in the agent's own form. The agent carries out an
 allowed call itself: Remit does not confine it. An event after the call records
-the outcome, marked as reported by the agent. All calls of one agent session
-are one run.
+the outcome, marked as reported by the agent, and is answered with the output
+without keys if it has some. All calls of one agent session are one run.
 
 Without -p the policy is the trusted remit.yaml of the nearest folder at or
 above the event's folder, which is then the workspace. In a linked Git worktree
