@@ -6,6 +6,8 @@ package overview
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,7 +110,7 @@ func (o *Overview) Look(ctx context.Context, folder string, since time.Time) (St
 		budget: &walk.Budget{Names: maxNames, Bytes: maxNames << 7}, found: map[string]*Changed{}, gaps: []Gap{},
 	}
 	if from.After(out.Since) {
-		w.gap("", "there are too many runs to look at those before "+from.Format(time.DateTime))
+		w.gap("", "not all runs are known that began before "+from.Format(time.DateTime))
 	}
 	for _, r := range runs {
 		if r.Ended.IsZero() {
@@ -138,7 +140,7 @@ func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (ou
 	if err != nil {
 		return nil, from, err
 	}
-	folders := shared(folder)
+	folders, all := shared(ctx, folder)
 	filter := store.RunFilter{Mode: ledger.Live, Limit: 100}
 	for range maxRuns / filter.Limit {
 		page, err := st.Runs(ctx, filter)
@@ -151,7 +153,10 @@ func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (ou
 			}
 		}
 		if len(page) < filter.Limit {
-			return out, time.Time{}, nil
+			if from = time.Now(); all {
+				from = time.Time{}
+			}
+			return out, from, nil
 		}
 		last := page[len(page)-1]
 		if filter.Before, from = last.Seq, last.Started; !since.IsZero() && from.Before(since.Add(-7*day)) { // a run hardly lasts for longer
@@ -161,9 +166,10 @@ func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (ou
 	return out, from, nil
 }
 
-// shared lists a folder, and the worktrees of its repository: all have the same hooks and settings of Git.
-func shared(folder string) []string {
-	out := []string{folder}
+// shared lists a folder, and the worktrees of its repository, which have the same hooks and settings of Git. all is false if
+// there are too many.
+func shared(ctx context.Context, folder string) (out []string, all bool) {
+	out = []string{folder}
 	common := filepath.Join(folder, ".git")
 	if own, ok := pointer(common, "gitdir: "); ok {
 		if common, ok = pointer(filepath.Join(own, "commondir"), ""); ok {
@@ -173,16 +179,16 @@ func shared(folder string) []string {
 	at := filepath.Join(common, "worktrees")
 	f, err := os.OpenFile(at, syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return out
+		return out, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 	}
-	defer func() { _ = f.Close() }()         // nothing was written
-	names, _ := f.Readdirnames(maxWorktrees) // as many as can be read
+	defer func() { _ = f.Close() }() // nothing was written
+	names, err := walk.Names(ctx, f, &walk.Budget{Names: maxWorktrees, Bytes: maxWorktrees << 8})
 	for _, name := range names {
 		if file, ok := pointer(filepath.Join(at, name, "gitdir"), ""); ok {
 			out = append(out, filepath.Dir(file))
 		}
 	}
-	return out
+	return out, err == nil
 }
 
 // lastWork is when the last work of agents began, or a day ago if that is earlier. If the runs are all, it is not before the

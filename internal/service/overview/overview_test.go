@@ -349,16 +349,24 @@ func TestRunsOfWorktrees(t *testing.T) {
 	main, linked, other := filepath.Join(dir, "main"), filepath.Join(dir, "linked"), filepath.Join(dir, "other")
 	write(t, main, ".git/HEAD")
 	must(t, os.Mkdir(other, 0o700))
+	odd := filepath.Join(dir, "odd")
+	write(t, odd, ".git")
 	write(t, linked, "a.txt")
 	own := filepath.Join(main, ".git/worktrees/w")
 	must(t, os.MkdirAll(own, 0o700))
 	for file, text := range map[string]string{linked + "/.git": "gitdir: " + own, own + "/commondir": "../..", own + "/gitdir": linked + "/.git"} {
 		must(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
 	}
-	for folder, want := range map[string][]string{main: {main, linked}, linked: {linked, main, linked}, other: {other}} {
-		if got := shared(folder); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", folder, got, want)
+	for folder, want := range map[string][]string{main: {main, linked}, linked: {linked, main, linked}, other: {other}, odd: {odd}} {
+		if got, all := shared(t.Context(), folder); !slices.Equal(got, want) || !all {
+			t.Errorf("%s: %q, %t, want %q", folder, got, all, want)
 		}
+	}
+	for i := range maxWorktrees {
+		must(t, os.Mkdir(filepath.Join(main, ".git/worktrees", fmt.Sprint(i)), 0o700))
+	}
+	if _, all := shared(t.Context(), linked); all {
+		t.Error("too many worktrees are taken for all")
 	}
 }
 
