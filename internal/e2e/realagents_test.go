@@ -273,19 +273,20 @@ func TestRealAgentsGetNoKeys(t *testing.T) {
 	key := "gh" + "p_" + "16C7e42F292c6912E7710c838347Ae178B4a" // put together here, so that no scanner takes it for real
 	for agent, one := range map[string]struct {
 		tool, name string // that reads a file, and of its argument
-		model      scripted
+		model      *scripted
 		environ    func(url string) []string
 		args       []string
 	}{
-		"claude":  {"Read", "file_path", scripted{count: claudeResults, answer: claudeTurn}, claudeEnviron, []string{"-p", "go", "--dangerously-skip-permissions"}},
-		"copilot": {"view", "path", scripted{count: claudeResults, answer: claudeTurn}, copilotEnviron, []string{"-p", "go", "--allow-all-tools", "--allow-all-paths"}},
-		"gemini":  {"read_file", "file_path", scripted{count: geminiResults, answer: geminiTurn}, geminiEnviron, []string{"--approval-mode", "yolo", "-p", "go"}},
+		"claude":  {"Read", "file_path", &scripted{count: claudeResults, answer: claudeTurn}, claudeEnviron, []string{"-p", "go", "--dangerously-skip-permissions"}},
+		"copilot": {"view", "path", &scripted{count: claudeResults, answer: claudeTurn}, copilotEnviron, []string{"-p", "go", "--allow-all-tools", "--allow-all-paths"}},
+		"gemini":  {"read_file", "file_path", &scripted{count: geminiResults, answer: geminiTurn}, geminiEnviron, []string{"--approval-mode", "yolo", "-p", "go"}},
 	} {
 		t.Run(agent, func(t *testing.T) {
 			w, program := withSecrets(t, agent)
-			if agent == "copilot" {
+			switch agent {
+			case "copilot":
 				w.write("../.copilot/config.json", fmt.Sprintf(`{"trustedFolders": [%q]}`, w.workspace))
-			} else if agent == "gemini" {
+			case "gemini":
 				geminiSettings(t, w, "")
 			}
 			setUpAgent(t, w, agent)
@@ -297,7 +298,7 @@ func TestRealAgentsGetNoKeys(t *testing.T) {
 			}
 			w.write("remit.yaml", text)
 			w.must(0, "policy", "trust", "-w", w.workspace)
-			s := &one.model
+			s := one.model
 			shown := key
 			if agent == "copilot" {
 				shown = "token = '***"
