@@ -156,7 +156,7 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	for _, name := range args {
 		text := ts.ReadFile(name)
-		for _, v := range []string{"SERVER", "WORK", "ESC"} {
+		for _, v := range []string{"SERVER", "WORK", "ESC", "KEY"} {
 			text = strings.ReplaceAll(text, "$"+v, ts.Getenv(v))
 		}
 		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))

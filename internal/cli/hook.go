@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,8 +51,8 @@ func (s *session) hookCmd() *cobra.Command {
 the agent on standard input, decides the tool call under the policy, records
 it, and prints the answer in the agent's own form. The agent carries out an
 allowed call itself: Remit does not confine it. An event after the call records
-the outcome, marked as reported by the agent. All calls of one agent session
-are one run.
+the outcome, marked as reported by the agent, and is answered with the output
+without keys if it has some. All calls of one agent session are one run.
 
 Without -p the policy is the trusted remit.yaml of the nearest folder at or
 above the event's folder, which is then the workspace. In a linked Git worktree
@@ -99,10 +101,13 @@ type hookDoor struct {
 	installed                string         // the workspace that the hook was installed for
 	scratch                  string         // the agent's folder for scratch files of the session; "": none is known
 	elsewhere                string         // why the agent's folder is outside of the workspace; "": it is not
+
+	masked atomic.Pointer[hook.Masked] // of a report whose output has keys; nil: it has none, or the policy shows them
 }
 
 // run answers the event. Any failure, a panic and the deadline included, ends with a message
-// and exit status 2: agents block the call then, but carry it out after other statuses.
+// and exit status 2: agents block the call then, but carry it out after other statuses. Only keys that were found in an output
+// are masked all the same.
 func (h *hookDoor) run(ctx context.Context) error {
 	ctx, stop := hookDeadline(ctx)
 	defer stop()
@@ -113,16 +118,11 @@ func (h *hookDoor) run(ctx context.Context) error {
 	done := make(chan result, 1) // buffered: the process may end first
 	go func() {
 		var r result
-		defer func() {
-			if p := recover(); p != nil {
-				r = result{err: fault.New(fault.Internal, "the hook crashed: %v", p)}
-			}
-			done <- r
-		}()
-		r.answer, r.err = h.handle(ctx)
+		r.answer, r.err = h.answer(ctx)
 		if h.app != nil { // before the answer: a record that cannot be closed is an error
 			r.err = errors.Join(r.err, h.app.Close())
 		}
+		done <- r
 	}()
 	var r result
 	select {
@@ -131,6 +131,7 @@ func (h *hookDoor) run(ctx context.Context) error {
 		r.err = context.Cause(ctx)
 	}
 	h.app = nil // closed, or left to the end of the process
+	r.answer, r.err = h.maskAnyway(r.answer, r.err)
 	if r.err == nil {
 		_, r.err = h.Out.Write(r.answer)
 	}
@@ -147,6 +148,16 @@ func (h *hookDoor) blocked(err error) {
 	h.complain(err)
 }
 
+// answer is handle, with an error instead of a panic.
+func (h *hookDoor) answer(ctx context.Context) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.New(fault.Internal, "the hook crashed: %v", p)
+		}
+	}()
+	return h.handle(ctx)
+}
+
 // handle reads the event and gives what to print.
 func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	src, err := io.ReadAll(io.LimitReader(h.In, hookwire.MaxEvent+1))
@@ -157,8 +168,12 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	if err == nil && e.Phase == hook.Before && h.confined == nil {
 		err = h.look(e)
 	}
-	if err != nil || e.Phase == hook.Other || e.Internal {
+	if err != nil || e.Phase == hook.Other {
 		return nil, err
+	}
+	masked := h.maskKeys(e)
+	if e.Internal && masked == nil {
+		return nil, nil
 	}
 	a, err := h.open()
 	if err != nil {
@@ -199,7 +214,7 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		}
 		return e.Answer(v)
 	case hook.After:
-		return nil, h.report(ctx, a, q, e)
+		return h.after(ctx, a, q, e)
 	default:
 		err := h.end(ctx, a, q)
 		if q.Workspace != h.installed { // the agent may also have worked there
@@ -420,6 +435,56 @@ func (h *hookDoor) verdict(c *runs.ClientSession, o runner.Outcome) hook.Verdict
 		parts = append(parts, h.elsewhere)
 	}
 	return hook.Verdict{Effect: policy.Deny, Reason: strings.Join(parts, "; ")}
+}
+
+// maskKeys masks the keys in a reported output, before anything that can fail. Of a command that [hookDoor.sandboxed] replaced,
+// remit sh has masked the output.
+func (h *hookDoor) maskKeys(e *hook.Event) *hook.Masked {
+	if e.Phase != hook.After || h.confine && slices.ContainsFunc(e.Calls, func(c hook.Call) bool { return c.Tool == "shell.run" }) {
+		return nil
+	}
+	m := e.MaskKeys()
+	h.masked.Store(m)
+	return m
+}
+
+// maskAnyway replaces an error by the answer that masks the keys of a report: the agent has carried the call out, and shows
+// its model the output after an error.
+func (h *hookDoor) maskAnyway(answer []byte, err error) ([]byte, error) {
+	m := h.masked.Load()
+	if err == nil || m == nil {
+		return answer, err
+	}
+	answer, merr := m.Answer(show(fault.ForModel(err)))
+	if merr != nil {
+		return nil, errors.Join(err, merr)
+	}
+	h.complain(err)
+	return answer, nil
+}
+
+// after records the agent's report, and answers it if its output has keys that the policy does not show.
+func (h *hookDoor) after(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) ([]byte, error) {
+	m := h.masked.Load()
+	if m != nil {
+		shows, err := a.Runs.ShowsKeys(ctx, q, clientCalls(e))
+		if err != nil {
+			return nil, err
+		}
+		if shows {
+			m = nil
+			h.masked.Store(nil)
+		}
+	}
+	if !e.Internal {
+		if err := h.report(ctx, a, q, e); err != nil {
+			return nil, err
+		}
+	}
+	if m == nil {
+		return nil, nil
+	}
+	return m.Answer("")
 }
 
 // report records the agent's word on its call. A call that is not known was refused.

@@ -39,17 +39,12 @@ func (c *confinedHooks) service() sandbox.Service {
 	return sandbox.Service{At: hookwire.Socket, Serve: hookrelay.Relay{Answer: c.answer, Max: hookwire.MaxRequest, Time: hookwire.DecisionTime}.Serve}
 }
 
-func (c *confinedHooks) answer(ctx context.Context, r hookwire.Request) (out hookwire.Answer) {
+func (c *confinedHooks) answer(ctx context.Context, r hookwire.Request) hookwire.Answer {
 	var errs bytes.Buffer
 	h := c.door("", r.Event, &errs)
-	defer func() {
-		if p := recover(); p != nil {
-			out = hookwire.Answer{Err: []byte("remit hook: the call is blocked: the hook crashed\n"), Status: blockedStatus}
-		}
-	}()
 	printed, err := []byte(nil), error(nil)
 	if h.agent, err = hookAgent(r.Args); err == nil {
-		printed, err = h.handle(ctx)
+		printed, err = h.maskAnyway(h.answer(ctx))
 	}
 	if err != nil {
 		h.blocked(err)

@@ -144,7 +144,7 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 			refused.add(c)
 		}
 	}
-	if note := redact.KeyNote(append(out.keys.Rules, errs.keys.Rules...)); note != "" {
+	if note := redact.KeyNote(append(out.keys.Rules, errs.keys.Rules...), ""); note != "" {
 		s.errorf("%s\n", note)
 	}
 	s.printRefusals(&refused, res.Command)

@@ -23,7 +23,9 @@ executables and their like. Look at them before you build, test or install.
 
 Remit goes by the time that the system notes at each change (ctime). A program
 in a sandbox cannot reset it. Your own changes are listed, too. CHANGED BY is
-the run that is known to have changed the file last.
+the run that is known to have changed the file last. If the record has no run
+of the project, nothing is listed without --since. Agents without Remit are not
+in the record.
 
 Not listed are source code, documents, and data files in subfolders. Review
 those with git diff and git status --ignored.
@@ -59,7 +61,7 @@ The exit status is 0 with and without changed files.
 			if err != nil {
 				return err
 			}
-			if kept, err := keeper.Ask(cmd.Context(), a.Home.Dir); err == nil && kept.Sandboxes > 0 {
+			if kept, err := keeper.Ask(cmd.Context(), a.Home.Dir); err == nil && kept.Sandboxes > 0 && !status.NoWork {
 				status.Gaps = append(status.Gaps, overview.Gap{Why: "an agent's session is still open, and can change files; remit keeper stop ends it"})
 			}
 			if s.json {
@@ -70,17 +72,22 @@ The exit status is 0 with and without changed files.
 		},
 	}
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "project `DIR` (default: that of the current folder)")
-	c.Flags().StringVar(&since, "since", "", "changes after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339\n(default: when the last work of agents here began, or\n24h ago, whichever is earlier)")
+	c.Flags().StringVar(&since, "since", "", "changes after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339\n(default: when the last work of agents here began, or\n24h ago if that is earlier; not before their first work)")
 	return c
 }
 
 func (s *session) printStatus(v overview.Status) {
 	now := time.Now()
+	s.facts("project", "  ", cell{show(v.Folder), bold})
+	if v.NoWork {
+		s.facts("work", "     ", cell{text: "the record has no run of this project, so no file is listed"})
+		s.printf("\nAgents without Remit's hook or sandbox are not in the record. To list all files that\nyour tools run or read and that have changed: remit status --since 7d\n")
+		return
+	}
 	since := when(v.Since, now)
 	if v.Work {
-		since += ", when the last work of agents here began"
+		since += ", when work of agents here began"
 	}
-	s.facts("project", "  ", cell{show(v.Folder), bold})
 	s.facts("since", "    ", cell{text: since})
 	s.facts("checked", "  ", cell{text: itoa(v.Looked) + " files and folders"})
 	if len(v.Files) > 0 {

@@ -224,9 +224,7 @@ func TestRealAgentClaude(t *testing.T) {
 	), count: claudeResults, answer: claudeTurn}
 	srv := httptest.NewServer(s)
 	defer srv.Close()
-	out := s.start(t, w, []string{
-		"ANTHROPIC_BASE_URL=" + srv.URL, "ANTHROPIC_API_KEY=k", "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "IS_SANDBOX=1",
-	}, program, "-p", "go", "--dangerously-skip-permissions")
+	out := s.start(t, w, claudeEnviron(srv.URL), program, "-p", "go", "--dangerously-skip-permissions")
 	s.check(t, w, out)
 	if b, err := os.ReadFile(file("src/app.py")); err != nil || !strings.Contains(string(b), "greetings") {
 		t.Errorf("%s, %v", b, err)
@@ -262,13 +260,79 @@ func TestRealAgentClaudeSkills(t *testing.T) {
 		s.ServeHTTP(rw, r)
 	}))
 	defer srv.Close()
-	out := s.start(t, w, []string{
-		"ANTHROPIC_BASE_URL=" + srv.URL, "ANTHROPIC_API_KEY=k", "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "IS_SANDBOX=1",
-	}, program, "-p", "go", "--dangerously-skip-permissions")
+	out := s.start(t, w, claudeEnviron(srv.URL), program, "-p", "go", "--dangerously-skip-permissions")
 	s.check(t, w, out)
 	if _, err := os.Lstat(filepath.Join(w.workspace, "leaked")); err == nil || told.Load() {
 		t.Errorf("a skill ran a command or read a secret: %v", err)
 	}
+}
+
+// What an agent's own tools read reaches its model without the keys in it, and with the rest, in the form that each agent takes.
+// Of a file that the policy spells the keys are shown; Copilot CLI has a mask of its own.
+func TestRealAgentsGetNoKeys(t *testing.T) {
+	key := "gh" + "p_" + "16C7e42F292c6912E7710c838347Ae178B4a" // put together here, so that no scanner takes it for real
+	for agent, one := range map[string]struct {
+		tool, name string // that reads a file, and of its argument
+		model      *scripted
+		environ    func(url string) []string
+		args       []string
+	}{
+		"claude":  {"Read", "file_path", &scripted{count: claudeResults, answer: claudeTurn}, claudeEnviron, []string{"-p", "go", "--dangerously-skip-permissions"}},
+		"copilot": {"view", "path", &scripted{count: claudeResults, answer: claudeTurn}, copilotEnviron, []string{"-p", "go", "--allow-all-tools", "--allow-all-paths"}},
+		"gemini":  {"read_file", "file_path", &scripted{count: geminiResults, answer: geminiTurn}, geminiEnviron, []string{"--approval-mode", "yolo", "-p", "go"}},
+	} {
+		t.Run(agent, func(t *testing.T) {
+			w, program := withSecrets(t, agent)
+			switch agent {
+			case "copilot":
+				w.write("../.copilot/config.json", fmt.Sprintf(`{"trustedFolders": [%q]}`, w.workspace))
+			case "gemini":
+				geminiSettings(t, w, "")
+			}
+			setUpAgent(t, w, agent)
+			policy := filepath.Join(w.workspace, "remit.yaml")
+			b, err := os.ReadFile(policy)
+			text := strings.Replace(string(b), `allow: ["**"`, `allow: ["**", "shown.js"`, 1)
+			if err != nil || text == string(b) {
+				t.Fatalf("no list of files to read was found (%v):\n%s", err, b)
+			}
+			w.write("remit.yaml", text)
+			w.must(0, "policy", "trust", "-w", w.workspace)
+			s := one.model
+			shown := key
+			if agent == "copilot" {
+				shown = "token = '***"
+			}
+			for _, name := range []string{"config.js", "shown.js"} {
+				file := w.write(name, "before\ntoken = '"+key+"'\nafter\n")
+				s.attempts = append(s.attempts, attempt{one.tool, map[string]any{one.name: file}, shown})
+			}
+			s.attempts[0].says = "[redacted:github-pat]"
+			var told atomic.Bool
+			srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				b, err := io.ReadAll(r.Body)
+				var body map[string]any
+				if err != nil || bytes.Contains(b, []byte(key)) && (json.Unmarshal(b, &body) != nil || len(s.count(body)) < 2) {
+					told.Store(true)
+				}
+				r.Body = io.NopCloser(bytes.NewReader(b))
+				s.ServeHTTP(rw, r)
+			}))
+			defer srv.Close()
+			s.check(t, w, s.start(t, w, one.environ(srv.URL), program, one.args...))
+			if masked := s.results[0]; strings.Contains(masked, key) || !strings.Contains(masked, "before") || !strings.Contains(masked, "after") || told.Load() {
+				t.Errorf("the model got %q", masked)
+			}
+		})
+	}
+}
+
+func claudeEnviron(url string) []string {
+	return []string{"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=k", "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "IS_SANDBOX=1"}
+}
+
+func copilotEnviron(url string) []string {
+	return []string{"COPILOT_PROVIDER_TYPE=anthropic", "COPILOT_PROVIDER_BASE_URL=" + url, "COPILOT_PROVIDER_API_KEY=k", "COPILOT_MODEL=claude-sonnet-4.5", "COPILOT_OFFLINE=true"}
 }
 
 // So does Copilot CLI, on a model with the same API. A person has trusted the folder: without
@@ -291,9 +355,7 @@ func TestRealAgentCopilot(t *testing.T) {
 	srv := httptest.NewServer(s)
 	defer srv.Close()
 	w.write("../.copilot/config.json", fmt.Sprintf(`{"trustedFolders": [%q]}`, w.workspace))
-	out := s.start(t, w, []string{
-		"COPILOT_PROVIDER_TYPE=anthropic", "COPILOT_PROVIDER_BASE_URL=" + srv.URL, "COPILOT_PROVIDER_API_KEY=k", "COPILOT_MODEL=claude-sonnet-4.5", "COPILOT_OFFLINE=true",
-	}, program, "-p", "go", "--allow-all-tools", "--allow-all-paths")
+	out := s.start(t, w, copilotEnviron(srv.URL), program, "-p", "go", "--allow-all-tools", "--allow-all-paths")
 	s.check(t, w, out)
 }
 

@@ -22,11 +22,22 @@ type keyRule struct {
 // privateKey is the rule of private keys in PEM. It is the only one whose keys have several lines.
 const privateKey = "private-key"
 
+// The parts of a private key in a text: what stands between two of its lines, in quotes and with signs of other languages, or
+// after what tools write before each line of a file: its number, its name, or a sign of a comment, quote or difference.
+const (
+	keySpace  = `[\s"'+,\\]`
+	linePart  = `(?:[ \t]*(?:[^\s:"\\]+[:-])?L?\d{1,7}(?:(?:[:|\t→-]|\\t) ?| \| ?)|[^\s:"\\]+: ?|[ \t]*[-<>|#*/]{1,3} ?)`
+	keyLine   = `(?:\n|\\n)` + linePart
+	keyNext   = `(?:` + keySpace + `{1,20}|` + keySpace + `{0,20}` + keyLine + `)`
+	keyBase64 = `[A-Za-z0-9+/=]`
+)
+
 // ownRules are formats that the generated rules lack.
 var ownRules = []keyRule{
-	{privateKey, `-----BEGIN [A-Z0-9 ]{0,60}PRIVATE KEY(?: BLOCK)?-----(?:[\s"'+,\\]+[A-Za-z-]{1,40}: [^\r\n\\"]{1,200})*` +
-		`[\s"'+,\\]*[A-Za-z0-9+/=]{40,}(?:[\s"'+,\\]{1,20}[A-Za-z0-9+/=]{16,})*` +
-		`(?:(?:[\s"'+,\\]{1,20}[A-Za-z0-9+/=]{1,16}){0,2}[\s"'+,\\]{0,20}n?-----END [A-Z0-9 ]{0,60}PRIVATE KEY(?: BLOCK)?-----)?`, 0, 0, []string{"-----begin"}, nil},
+	{privateKey, `-----BEGIN [A-Z0-9 ]{0,60}PRIVATE KEY(?: BLOCK)?-----` +
+		`(?:(?:` + keySpace + `+|` + keySpace + `*` + keyLine + `)[A-Za-z-]{1,40}: [^\r\n\\"]{1,200})*` +
+		keySpace + `*(?:` + keyLine + keySpace + `*){0,2}` + keyBase64 + `{40,}(?:` + keyNext + keyBase64 + `{16,})*` +
+		`(?:(?:` + keyNext + keyBase64 + `{1,16}){0,2}` + keySpace + `{0,20}(?:` + keyLine + `)?n?-----END [A-Z0-9 ]{0,60}PRIVATE KEY(?: BLOCK)?-----)?`, 0, 0, []string{"-----begin"}, nil},
 	{"atlassian-api-token", `\b(ATATT3[A-Za-z0-9_\-=]{186})`, 3.5, 0, []string{"atatt3"}, nil},
 }
 
@@ -44,13 +55,17 @@ func Keys(s string) (text string, rules []string) {
 	return maskSpans(s, findKeys(s))
 }
 
-// KeyNote tells which rules of [Keys] masked something; "" without rules.
-func KeyNote(rules []string) string {
+// KeyNote is a note with the rules of [Keys] that masked something, and the source of the output unless of is "". Without
+// rules it is "".
+func KeyNote(rules []string, of string) string {
 	if len(rules) == 0 {
 		return ""
 	}
+	if of != "" {
+		of = " of " + of
+	}
 	rules = slices.Compact(slices.Sorted(slices.Values(rules)))
-	return "remit: masked keys in the output (rules: " + strings.Join(rules, ", ") + ")"
+	return "remit: masked keys in the output" + of + " (rules: " + strings.Join(rules, ", ") + ")"
 }
 
 // span is a key in a text.

@@ -34,6 +34,25 @@ func pem(kind, newline string) string {
 	return b.String() + "-----END " + kind + " KEY-----" + newline
 }
 
+// prefixed writes the number of each line before it, in a format.
+func prefixed(text, format string) string {
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		fmt.Fprintf(&b, format, n*min(1, strings.Count(format, "d")-strings.Count(format, "%.0d")))
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func numbered(text string) string { return prefixed(text, "%6d\t") }
+
+// encrypted is a private key with headers.
+func encrypted() string {
+	return strings.Replace(pem("RSA PRIVATE", "\n"), "KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011\n\n", 1)
+}
+
 // Keys are put together here, so that no scanner of this repository takes them for real.
 func githubKey() string { return "gh" + "p_" + "16C7e42F292c6912E7710c838347Ae178B4a" }
 
@@ -77,20 +96,30 @@ func TestEachRuleMasksItsKeys(t *testing.T) {
 func TestKeysInOtherText(t *testing.T) {
 	quoted, _ := json.Marshal("a\n" + pem("RSA PRIVATE", "\n") + "b")
 	for name, tc := range map[string]struct{ text, want string }{
-		"in a line":      {"x = '" + githubKey() + "'; y", "x = '[redacted:github-pat]'; y"},
-		"CRLF":           {"key=" + awsKey() + "\r\nnext", "key=[redacted:aws-access-token]\r\nnext"},
-		"JSON":           {`{"id":"` + awsKey() + `\n"}`, `{"id":"[redacted:aws-access-token]\n"}`},
-		"PEM":            {"a\n" + pem("RSA PRIVATE", "\n") + "b", "a\n[redacted:private-key]\nb"},
-		"PEM, CRLF":      {pem("PRIVATE", "\r\n") + "b", "[redacted:private-key]\r\nb"},
-		"PEM in JSON":    {string(quoted), `"a\n[redacted:private-key]\nb"`},
-		"PEM in YAML":    {"k: |\n  " + pem("EC PRIVATE", "\n  ") + "b: 1", "k: |\n  [redacted:private-key]\n  b: 1"},
-		"PEM in Go":      {"const k = `" + pem("OPENSSH PRIVATE", "\n") + "`", "const k = `[redacted:private-key]\n`"},
-		"an example key": {"AKI" + "AIOSFODNN7EXAMPLE", "AKI" + "AIOSFODNN7EXAMPLE"},
-		"low entropy":    {"gh" + "p_" + strings.Repeat("a", 36), "gh" + "p_" + strings.Repeat("a", 36)},
-		"binary":         {"\x00\xff" + githubKey() + "\x00\n\xfe", "\x00\xff[redacted:github-pat]\x00\n\xfe"},
-		"UTF-16":         {utf16(githubKey()), utf16(githubKey())},
-		"random bytes":   {random(1 << 20), random(1 << 20)},
-		"public key":     {pem("PUBLIC", "\n"), pem("PUBLIC", "\n")},
+		"in a line":        {"x = '" + githubKey() + "'; y", "x = '[redacted:github-pat]'; y"},
+		"CRLF":             {"key=" + awsKey() + "\r\nnext", "key=[redacted:aws-access-token]\r\nnext"},
+		"JSON":             {`{"id":"` + awsKey() + `\n"}`, `{"id":"[redacted:aws-access-token]\n"}`},
+		"PEM":              {"a\n" + pem("RSA PRIVATE", "\n") + "b", "a\n[redacted:private-key]\nb"},
+		"PEM, CRLF":        {pem("PRIVATE", "\r\n") + "b", "[redacted:private-key]\r\nb"},
+		"PEM in JSON":      {string(quoted), `"a\n[redacted:private-key]\nb"`},
+		"PEM in YAML":      {"k: |\n  " + pem("EC PRIVATE", "\n  ") + "b: 1", "k: |\n  [redacted:private-key]\n  b: 1"},
+		"PEM in Go":        {"const k = `" + pem("OPENSSH PRIVATE", "\n") + "`", "const k = `[redacted:private-key]\n`"},
+		"PEM, cat -n":      {numbered(pem("RSA PRIVATE", "\n")), "     1\t[redacted:private-key]\n"},
+		"PEM, arrows":      {prefixed(pem("RSA PRIVATE", "\n"), "%5d→"), "    1→[redacted:private-key]\n"},
+		"PEM, grep -n":     {prefixed(pem("RSA PRIVATE", "\n"), "src/a-b.pem:%d:"), "src/a-b.pem:1:[redacted:private-key]\n"},
+		"PEM, grep -A":     {prefixed(pem("RSA PRIVATE", "\n"), "a.pem-%d-"), "a.pem-1-[redacted:private-key]\n"},
+		"PEM, grep":        {prefixed(pem("RSA PRIVATE", "\n"), "src/a.pem:%.0d"), "src/a.pem:[redacted:private-key]\n"},
+		"PEM, Gemini CLI":  {prefixed(pem("RSA PRIVATE", "\n"), "L%d: "), "L1: [redacted:private-key]\n"},
+		"PEM, a diff":      {prefixed(pem("RSA PRIVATE", "\n"), "-%.0d"), "-[redacted:private-key]\n"},
+		"PEM, a comment":   {prefixed(pem("RSA PRIVATE", "\n"), "// %.0d"), "// [redacted:private-key]\n"},
+		"PEM, cat -n JSON": {`{"a":"` + strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(numbered(pem("RSA PRIVATE", "\n"))) + `"}`, `{"a":"     1\t[redacted:private-key]\n"}`},
+		"PEM, encrypted":   {prefixed(encrypted(), "%d:"), "1:[redacted:private-key]\n"},
+		"an example key":   {"AKI" + "AIOSFODNN7EXAMPLE", "AKI" + "AIOSFODNN7EXAMPLE"},
+		"low entropy":      {"gh" + "p_" + strings.Repeat("a", 36), "gh" + "p_" + strings.Repeat("a", 36)},
+		"binary":           {"\x00\xff" + githubKey() + "\x00\n\xfe", "\x00\xff[redacted:github-pat]\x00\n\xfe"},
+		"UTF-16":           {utf16(githubKey()), utf16(githubKey())},
+		"random bytes":     {random(1 << 20), random(1 << 20)},
+		"public key":       {pem("PUBLIC", "\n"), pem("PUBLIC", "\n")},
 		"names of PEM": {"if begin == \"-----BEGIN PRIVATE KEY-----\" {\n\treturn parse(begin)\n}\nend := \"-----END PRIVATE KEY-----\"",
 			"if begin == \"-----BEGIN PRIVATE KEY-----\" {\n\treturn parse(begin)\n}\nend := \"-----END PRIVATE KEY-----\""},
 	} {
@@ -102,7 +131,7 @@ func TestKeysInOtherText(t *testing.T) {
 
 // TestKeyWriterIsAsKeys: however a text is cut into writes, it is masked as a whole text is.
 func TestKeyWriterIsAsKeys(t *testing.T) {
-	parts := []string{githubKey(), awsKey(), pem("RSA PRIVATE", "\n"), "\n", " ", "word", "-----BEGIN", "-----", "a\x00b", "\u00fc", strings.Repeat("long ", 100), `"`, "ghp_"}
+	parts := []string{githubKey(), awsKey(), pem("RSA PRIVATE", "\n"), numbered(pem("RSA PRIVATE", "\n")), prefixed(pem("RSA PRIVATE", "\n"), "src/a.pem:%d:"), "\n", " ", "word", "-----BEGIN", "-----", "a\x00b", "\u00fc", strings.Repeat("long ", 100), `"`, "ghp_"}
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 12).Draw(t, "parts"), rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "between"))
 		want, _ := redact.Keys(text)

@@ -86,6 +86,12 @@ func openKey(s string) (open bool, end int) {
 	}
 	body, after, ended := strings.Cut(rest, "-----END")
 	for line := range strings.Lines(body) {
+		if !strings.HasSuffix(line, "\n") && len(line) < maxLineStart {
+			break // its end may come
+		}
+		if at := lineStart().FindStringIndex(line); at != nil {
+			line = line[at[1]:]
+		}
 		if line = strings.Trim(line, " \t\r\n\"'+,\\"); strings.Contains(line, ": ") {
 			continue
 		}
@@ -100,6 +106,12 @@ func openKey(s string) (open bool, end int) {
 	}
 	return true, 0
 }
+
+// lineStart matches what tools write before a line of a file.
+var lineStart = lazy(`^` + linePart)
+
+// maxLineStart bounds the last line of a text that may go on, in bytes.
+const maxLineStart = 1 << 10
 
 // lastBegin is where the last -----BEGIN is; -1: there is none. Most text has none, which is found faster from the front.
 func lastBegin(s string) int {

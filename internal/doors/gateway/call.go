@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -274,16 +275,26 @@ func maskKeys(text []byte, o runner.Outcome) (masked []byte, rules []string) {
 	if o.ShowsKeys {
 		return text, nil
 	}
-	s, rules := redact.Keys(string(text))
-	if rules == nil {
+	if _, rules = redact.Keys(string(text)); rules == nil {
 		return text, nil
 	}
-	return []byte(s), rules
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var out any
+	err := d.Decode(&out)
+	if err == nil {
+		out, rules = redact.KeysIn(out)
+		masked, err = json.Marshal(out)
+	}
+	if err != nil { // cannot be: the text was made from a value
+		return []byte(`{}`), rules
+	}
+	return masked, rules
 }
 
 // noteKeys tells the client the rules that masked keys.
 func noteKeys(res *mcp.CallToolResult, rules []string) {
-	if note := redact.KeyNote(rules); note != "" {
+	if note := redact.KeyNote(rules, ""); note != "" {
 		res.Content = append(res.Content, &mcp.TextContent{Text: note})
 	}
 }

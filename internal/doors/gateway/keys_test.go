@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/gateway"
 )
 
 // TestKeysAreMaskedForClients: a client gets a file without its key, and a note, unless the policy spells the file.
@@ -29,4 +31,23 @@ func TestKeysAreMaskedForClients(t *testing.T) {
 			t.Errorf("of a file that the policy spells: %s (%v)", all, err)
 		}
 	})
+}
+
+// TestMaskedKeysKeepItems: a private key without an end, before an item that could be a line of it, leaves the items apart.
+func TestMaskedKeysKeepItems(t *testing.T) {
+	word := strings.Repeat("MIIEvQ", 10)
+	in := map[string]any{"list": []any{map[string]any{"text": "-----BEGIN " + "PRIVATE KEY-----\n" + word}, word}, "n": json.Number("1.50"), "next": []any{"-----BEGIN " + "PRIVATE KEY-----\n" + word, "abcdefghijklmnopqrstuvwxyz"}}
+	text, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	masked, rules := gateway.MaskKeys(text, runner.Outcome{})
+	var out struct {
+		List []any
+		N    json.Number
+		Next []any
+	}
+	if err := json.Unmarshal(masked, &out); err != nil || len(out.List) != 2 || len(out.Next) != 2 || out.N != "1.50" || out.List[1] != word || len(rules) != 1 {
+		t.Errorf("%s becomes %s (%v, rules %q)", text, masked, err, rules)
+	}
 }

@@ -50,7 +50,7 @@ func claude(e *Event, m object) error {
 	case "PreToolUse":
 		e.Phase = Before
 	case "PostToolUse":
-		e.Phase, e.Output = After, m.output("tool_response")
+		e.report(m, claudeMasked, "tool_response")
 	case "PostToolUseFailure":
 		e.Phase = After
 		if e.Failed, err = failure(m); err != nil {

@@ -17,7 +17,7 @@ func codex(e *Event, m object) error {
 	case "PreToolUse":
 		e.Phase = Before
 	case "PostToolUse":
-		e.Phase, e.Output = After, m.output("tool_response")
+		e.report(m, codexMasked, "tool_response")
 	case "SessionEnd":
 		e.Phase = End
 		return nil

@@ -31,7 +31,7 @@ func copilot(e *Event, m object) error {
 		}
 		return nil
 	case done:
-		e.Phase, e.Output = After, m.output("toolResult")
+		e.report(m, copilotMasked, "toolResult")
 		if kind, ok := e.Output["resultType"].(string); ok && kind != "success" {
 			e.Failed = kind
 		}
@@ -54,10 +54,7 @@ func copilotPascal(e *Event, m object) error {
 	case "PreToolUse":
 		e.Phase = Before
 	case "PostToolUse":
-		e.Phase, e.Output = After, m.output("tool_response")
-		if e.Output == nil {
-			e.Output = m.output("tool_result")
-		}
+		e.report(m, copilotPascalMasked, "tool_response", "tool_result")
 	case "SessionEnd":
 		e.Phase = End
 		return nil

@@ -33,10 +33,7 @@ func cursor(e *Event, m object) (err error) {
 	case "preToolUse", "beforeShellExecution", "beforeReadFile", "beforeTabFileRead", "beforeMCPExecution":
 		e.Phase = Before
 	case "postToolUse", "afterShellExecution", "afterMCPExecution":
-		e.Phase = After
-		if e.Output = m.output("tool_output"); e.Output == nil {
-			e.Output = m.output("output")
-		}
+		e.report(m, nil, "tool_output", "output")
 	case "postToolUseFailure":
 		e.Phase = After
 		if e.Failed, err = failure(m); err != nil {

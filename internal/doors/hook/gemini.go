@@ -17,7 +17,7 @@ func gemini(e *Event, m object) error {
 	case "BeforeTool":
 		e.Phase = Before
 	case "AfterTool":
-		e.Phase, e.Output = After, m.output("tool_response")
+		e.report(m, geminiMasked, "tool_response")
 		if why, ok := e.Output["error"]; ok && why != nil {
 			e.Failed = "the agent reported an error"
 		}

@@ -36,7 +36,7 @@ func generic(e *Event, m object) (err error) {
 	case "before":
 		e.Phase = Before
 	case "after":
-		e.Phase, e.Output = After, m.output("output")
+		e.report(m, genericMasked, "output")
 		if e.Failed, err = m.text("error"); err != nil {
 			return err
 		}

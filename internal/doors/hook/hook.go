@@ -78,7 +78,9 @@ type Event struct {
 	Failed string
 	Output map[string]any
 
-	name    string // of the event, as the agent wrote it
+	name    string                            // of the event, as the agent wrote it
+	result  any                               // of After: the output as the agent wrote it
+	masked  func(masked any, note string) any // the answer that replaces result; nil: the agent cannot be told so
 	answer  func(e *Event, v Verdict) any
 	input   object // of a shell command: the tool's input
 	replace func(input object, v Verdict) any

@@ -12,7 +12,8 @@ import (
 const (
 	MaxEvent   = 16 << 20 // an agent's event
 	MaxRequest = MaxEvent + 4<<20
-	MaxAnswer  = 1 << 20
+	MaxOut     = MaxEvent + 1<<20 // an answer to an agent, which can have the output of the event
+	MaxAnswer  = MaxOut + 1<<20
 )
 
 // Socket is the socket's path in a sandbox that holds a whole agent. On the machine itself only root

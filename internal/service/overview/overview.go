@@ -6,10 +6,13 @@ package overview
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/walk"
@@ -33,8 +36,9 @@ type Overview struct {
 // Status is the state of a project.
 type Status struct {
 	Folder string    `json:"folder"`
-	Since  time.Time `json:"since"`
-	Work   bool      `json:"since_work"` // Since is when the last work of agents in the folder began
+	NoWork bool      `json:"no_work"` // no run of the project is known, so no file was looked at
+	Since  time.Time `json:"since,omitzero"`
+	Work   bool      `json:"since_work"` // Since is when work of agents in the folder began
 	Looked int       `json:"looked"`     // number of files and folders
 	Files  []Changed `json:"changed"`
 	Gaps   []Gap     `json:"not_known"` // empty: everything was looked at
@@ -67,9 +71,10 @@ type Gap struct {
 }
 
 const (
-	maxRuns = 1000 // that are looked through
-	day     = 24 * time.Hour
-	rest    = 4 * time.Hour // a longer rest between two runs ends a piece of work
+	maxRuns      = 1000 // that are looked through
+	maxWorktrees = 1000 // of a repository
+	day          = 24 * time.Hour
+	rest         = 4 * time.Hour // a longer rest between two runs ends a piece of work
 )
 
 // Root is the folder of the project that a folder is in: the outermost one below the person's home with a policy or a
@@ -87,22 +92,25 @@ func Root(folder, userHome string) string {
 }
 
 // Look reads the state of a project in a folder, with links resolved, since a time; zero: since the last work of agents
-// there began, and at least a day.
+// there began, and at least for a day, but not from before the first work.
 func (o *Overview) Look(ctx context.Context, folder string, since time.Time) (Status, error) {
-	out := Status{Folder: folder, Since: since}
+	out := Status{Folder: folder, Since: since, Files: []Changed{}, Gaps: []Gap{}}
 	runs, from, err := o.runs(ctx, folder, since)
 	if err != nil {
 		return out, err
 	}
 	if since.IsZero() {
-		out.Since, out.Work = lastWork(runs, time.Now())
+		if out.NoWork = len(runs) == 0 && from.IsZero(); out.NoWork {
+			return out, nil
+		}
+		out.Since, out.Work = lastWork(runs, from.IsZero(), time.Now())
 	}
 	w := &walker{
 		ctx: ctx, top: folder, since: out.Since.Add(-tick), kinds: newKinds(), changed: map[string]ledger.Run{}, seen: map[place]bool{},
 		budget: &walk.Budget{Names: maxNames, Bytes: maxNames << 7}, found: map[string]*Changed{}, gaps: []Gap{},
 	}
 	if from.After(out.Since) {
-		w.gap("", "there are too many runs to look at those before "+from.Format(time.DateTime))
+		w.gap("", "not all runs are known that began before "+from.Format(time.DateTime))
 	}
 	for _, r := range runs {
 		if r.Ended.IsZero() {
@@ -122,8 +130,8 @@ func (o *Overview) Look(ctx context.Context, folder string, since time.Time) (St
 	return out, nil
 }
 
-// runs lists the live runs of a folder, of those around it and of those in it, the newest first. since is as in
-// [Overview.Look]. Runs that began before a time may be missing; zero: none is.
+// runs lists the live runs of a folder, of those around it, of those in it and of those that share its repository, the newest
+// first. since is as in [Overview.Look]. Runs that began before a time may be missing; zero: none is.
 func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (out []ledger.Run, from time.Time, err error) {
 	if o.Reader == nil || o.Home.Database == "" && !wholefile.Exists(filepath.Join(o.Home.Dir, sqlite.File)) {
 		return nil, from, nil // a look makes no ledger
@@ -132,6 +140,7 @@ func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (ou
 	if err != nil {
 		return nil, from, err
 	}
+	folders, all := shared(ctx, folder)
 	filter := store.RunFilter{Mode: ledger.Live, Limit: 100}
 	for range maxRuns / filter.Limit {
 		page, err := st.Runs(ctx, filter)
@@ -139,12 +148,15 @@ func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (ou
 			return nil, from, err
 		}
 		for _, r := range page {
-			if sandbox.Within(folder, r.Workspace) || sandbox.Within(r.Workspace, folder) {
+			if slices.ContainsFunc(folders, func(f string) bool { return sandbox.Within(f, r.Workspace) || sandbox.Within(r.Workspace, f) }) {
 				out = append(out, r)
 			}
 		}
 		if len(page) < filter.Limit {
-			return out, time.Time{}, nil
+			if from = time.Now(); all {
+				from = time.Time{}
+			}
+			return out, from, nil
 		}
 		last := page[len(page)-1]
 		if filter.Before, from = last.Seq, last.Started; !since.IsZero() && from.Before(since.Add(-7*day)) { // a run hardly lasts for longer
@@ -154,9 +166,35 @@ func (o *Overview) runs(ctx context.Context, folder string, since time.Time) (ou
 	return out, from, nil
 }
 
-// lastWork is when the last work of agents began, but at least a day ago. work: it is that of runs.
-func lastWork(runs []ledger.Run, now time.Time) (since time.Time, work bool) {
-	var began time.Time
+// shared lists a folder, and the worktrees of its repository, which have the same hooks and settings of Git. all is false if
+// there are too many.
+func shared(ctx context.Context, folder string) (out []string, all bool) {
+	out = []string{folder}
+	common := filepath.Join(folder, ".git")
+	if own, ok := pointer(common, "gitdir: "); ok {
+		if common, ok = pointer(filepath.Join(own, "commondir"), ""); ok {
+			out = append(out, filepath.Dir(common))
+		}
+	}
+	at := filepath.Join(common, "worktrees")
+	f, err := os.OpenFile(at, syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return out, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	names, err := walk.Names(ctx, f, &walk.Budget{Names: maxWorktrees, Bytes: maxWorktrees << 8})
+	for _, name := range names {
+		if file, ok := pointer(filepath.Join(at, name, "gitdir"), ""); ok {
+			out = append(out, filepath.Dir(file))
+		}
+	}
+	return out, err == nil
+}
+
+// lastWork is when the last work of agents began, or a day ago if that is earlier. If the runs are all, it is not before the
+// first of them. work: since is the beginning of a run.
+func lastWork(runs []ledger.Run, all bool, now time.Time) (since time.Time, work bool) {
+	var began, first time.Time
 	for again := true; again; {
 		again = false
 		for _, r := range runs { // the newest first; they may overlap
@@ -165,10 +203,19 @@ func lastWork(runs []ledger.Run, now time.Time) (since time.Time, work bool) {
 			}
 		}
 	}
-	if since = now.Add(-day); began.IsZero() || since.Before(began) {
-		return since, false
+	for _, r := range runs {
+		if all && (first.IsZero() || r.Started.Before(first)) {
+			first = r.Started
+		}
 	}
-	return began, true
+	since = now.Add(-day)
+	switch {
+	case !began.IsZero() && !since.Before(began):
+		return began, true
+	case since.Before(first):
+		return first, true
+	}
+	return since, false
 }
 
 // addRun notes the paths that a run changed, as far as they are known.

@@ -298,9 +298,9 @@ func TestFIFOsAndLoops(t *testing.T) {
 func TestKindsOfFiles(t *testing.T) {
 	k := newKinds()
 	for kind, files := range map[bool]string{
-		true: "package.json sub/package.json Makefile MAKEFILE sub/makefile.inc x.mk x.d conftest.py sub/setup.py vite.config.ts .eleventy.js .envrc.local sub/.x binding.gyp x.csproj.user " +
+		true: "sub/codegen.yml roles/a/tasks/main.yml debian/a.patch package.json sub/package.json Makefile MAKEFILE sub/makefile.inc x.mk x.d conftest.py sub/setup.py vite.config.ts .eleventy.js .envrc.local sub/.x binding.gyp x.csproj.user " +
 			"CMakeLists.txt requirements-dev.txt settings.json any.toml sub/any.toml sub/a.snap unknown.kind tool sub/tool Package@swift-5.9.swift CLAUDE.md build.sh sub/x.so a.jar",
-		false: "main.go sub/main_test.py README LICENSE README.md LICENSE.other docs/agents.md notes.txt sub/data.json sub/locale.yml logo.png style.css",
+		false: "main.go sub/main_test.py README LICENSE README.md LICENSE.other docs/agents.md notes.txt sub/data.json sub/locale.yml sub/page.mdx sub/a.diff logo.png style.css",
 	} {
 		for f := range strings.FieldsSeq(files) {
 			if who := k.file(f); (who != "") != kind {
@@ -320,18 +320,67 @@ func TestTheLastWork(t *testing.T) {
 		}
 		return r
 	}
+	today, yesterday := run(time.Hour, 0), run(30*time.Hour, 29*time.Hour)
 	for name, c := range map[string]struct {
 		runs []ledger.Run // the newest first
+		some bool         // earlier ones are not known
 		want time.Duration
+		work bool
 	}{
-		"no run":                        {nil, day},
-		"today":                         {[]ledger.Run{run(time.Hour, 0)}, day},
-		"two days ago":                  {[]ledger.Run{run(48*time.Hour, 47*time.Hour), run(50*time.Hour, 49*time.Hour), run(60*time.Hour, 59*time.Hour)}, 50 * time.Hour},
-		"a long one around a short one": {[]ledger.Run{run(time.Hour, 0), run(48*time.Hour, 47*time.Hour), run(72*time.Hour, 2*time.Hour)}, 72 * time.Hour},
-		"one that goes on":              {[]ledger.Run{run(100*time.Hour, -1)}, 100 * time.Hour},
+		"no known run":                  {nil, true, day, false},
+		"the first one":                 {[]ledger.Run{today}, false, time.Hour, true},
+		"the first known one":           {[]ledger.Run{today}, true, day, false},
+		"one after an earlier one":      {[]ledger.Run{today, yesterday}, false, day, false},
+		"two today, with a rest":        {[]ledger.Run{run(time.Hour, 0), run(10*time.Hour, 9*time.Hour)}, false, 10 * time.Hour, true},
+		"two days ago":                  {[]ledger.Run{run(48*time.Hour, 47*time.Hour), run(50*time.Hour, 49*time.Hour), run(60*time.Hour, 59*time.Hour)}, false, 50 * time.Hour, true},
+		"a long one around a short one": {[]ledger.Run{today, run(48*time.Hour, 47*time.Hour), run(72*time.Hour, 2*time.Hour)}, false, 72 * time.Hour, true},
+		"one that goes on":              {[]ledger.Run{run(100*time.Hour, -1)}, false, 100 * time.Hour, true},
 	} {
-		if since, _ := lastWork(c.runs, now); now.Sub(since) != c.want {
-			t.Errorf("%s: %s ago, want %s", name, now.Sub(since), c.want)
+		if since, work := lastWork(c.runs, !c.some, now); now.Sub(since) != c.want || work != c.work {
+			t.Errorf("%s: %s ago, %t, want %s, %t", name, now.Sub(since), work, c.want, c.work)
 		}
+	}
+}
+
+// TestRunsOfWorktrees: work in one worktree of a repository is work in all of them.
+func TestRunsOfWorktrees(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	main, linked, other := filepath.Join(dir, "main"), filepath.Join(dir, "linked"), filepath.Join(dir, "other")
+	write(t, main, ".git/HEAD")
+	must(t, os.Mkdir(other, 0o700))
+	odd := filepath.Join(dir, "odd")
+	write(t, odd, ".git")
+	write(t, linked, "a.txt")
+	own := filepath.Join(main, ".git/worktrees/w")
+	must(t, os.MkdirAll(own, 0o700))
+	for file, text := range map[string]string{linked + "/.git": "gitdir: " + own, own + "/commondir": "../..", own + "/gitdir": linked + "/.git"} {
+		must(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
+	}
+	for folder, want := range map[string][]string{main: {main, linked}, linked: {linked, main, linked}, other: {other}, odd: {odd}} {
+		if got, all := shared(t.Context(), folder); !slices.Equal(got, want) || !all {
+			t.Errorf("%s: %q, %t, want %q", folder, got, all, want)
+		}
+	}
+	for i := range maxWorktrees {
+		must(t, os.Mkdir(filepath.Join(main, ".git/worktrees", fmt.Sprint(i)), 0o700))
+	}
+	if _, all := shared(t.Context(), linked); all {
+		t.Error("too many worktrees are taken for all")
+	}
+}
+
+// TestAProjectWithoutWork: nothing is listed in a project that no run is known of, unless a time is given.
+func TestAProjectWithoutWork(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	write(t, dir, "Makefile")
+	o := &Overview{Undo: changeset.In(t.TempDir())}
+	v, err := o.Look(t.Context(), dir, time.Time{})
+	if must(t, err); !v.NoWork || len(v.paths()) > 0 || v.Files == nil || v.Gaps == nil || v.Looked > 0 {
+		t.Errorf("%+v", v)
+	}
+	if v, want := look(t, dir, time.Now().Add(-time.Minute)), []string{"Makefile"}; v.NoWork || !slices.Equal(v.paths(), want) {
+		t.Errorf("%q, want %q", v.paths(), want)
 	}
 }

@@ -74,7 +74,7 @@ var files = []struct{ who, names string }{
 	{"asdf and its kind", ".tool-versions"},
 	{"Docker", "dockerfile containerfile docker-bake.hcl docker-bake.json"},
 	{"Nix", "flake.nix flake.lock shell.nix default.nix"},
-	{"Ansible", "ansible.cfg site.yml"},
+	{"Ansible", "ansible.cfg site.yml main.yml main.yaml"},
 	{"Helm", "chart.yaml helmfile.yaml"},
 	{"Kustomize", "kustomization.yaml kustomization.yml"},
 	{"Pulumi", "pulumi.yaml"},
@@ -86,15 +86,18 @@ var files = []struct{ who, names string }{
 	{"Vim", ".exrc .vimrc .nvimrc .nvim.lua .lvimrc"},
 	{"Emacs", ".dir-locals.el .dir-locals-2.el"},
 	{ci, "jenkinsfile .travis.yml .gitlab-ci.yml azure-pipelines.yml bitbucket-pipelines.yml .drone.yml cloudbuild.yaml buildspec.yml appveyor.yml .cirrus.yml " +
-		"vercel.json netlify.toml fly.toml render.yaml heroku.yml"},
+		"codemagic.yaml bitrise.yml semaphore.yml vercel.json netlify.toml fly.toml render.yaml heroku.yml"},
 	{agents, "agents.md claude.md claude.local.md gemini.md qwen.md .mcp.json mcp.json opencode.json opencode.jsonc .cursorrules .windsurfrules .goosehints"},
 	{"Dart", "pubspec.yaml pubspec.lock build.yaml analysis_options.yaml"},
 	{"Rails", "database.yml boot.rb puma.rb"},
 	{"gulp", "gulpfile.js"},
 	{"Grunt", "gruntfile.js"},
 	{"documentation tools", "_quarto.yml _config.yml antora-playbook.yml conf.py"},
-	{"task runners", "moon.yml melos.yaml dvc.yaml devbox.json process-compose.yaml devspace.yaml wails.json dbt_project.yml uwsgi.ini alembic.ini supervisord.conf"},
-	{"Node's tools", "jasmine.json cucumber.js tslint.json truffle-config.js knexfile.js electron-builder.yml cypress.json nightwatch.json typedoc.json bower.json " +
+	{"code generators", "codegen.yml codegen.yaml codegen.json buf.gen.yaml buf.gen.yml buf.yaml sqlc.yaml sqlc.yml sqlc.json gqlgen.yml orval.json"},
+	{"packagers", "goreleaser.yml goreleaser.yaml snapcraft.yaml electron-builder.json electron-builder.yaml nfpm.yaml meta.yaml recipe.yaml recipe.yml bentofile.yaml cog.yaml"},
+	{"editors, in a container", "devcontainer.json"},
+	{"task runners", "ecosystem.json garden.yml garden.yaml okteto.yml okteto.yaml werf.yaml moon.yml melos.yaml dvc.yaml devbox.json process-compose.yaml devspace.yaml wails.json dbt_project.yml uwsgi.ini alembic.ini supervisord.conf"},
+	{"Node's tools", "cspell.json stryker.conf.json jasmine.json cucumber.js tslint.json truffle-config.js knexfile.js electron-builder.yml cypress.json nightwatch.json typedoc.json bower.json " +
 		"ormconfig.json bsconfig.json rescript.json"},
 	{".NET", "launchsettings.json"},
 	{"sbt", "build.properties plugins.scala dependencies.scala"},
@@ -132,8 +135,8 @@ var patterns = []struct{ who, names string }{
 
 // The kinds of files that do nothing by themselves, by the ends of their names, and the names without an end.
 const (
-	sources = "go py pyi js jsx ts tsx mjs cjs mts cts vue svelte astro rs java kt scala groovy c h cc cpp cxx hh hpp hxx m mm cs fs vb swift rb php pl pm t lua ex exs erl hrl hs lhs ml mli clj cljs cljc dart r jl nim zig v sv vhd s asm sql proto graphql tmpl tpl j2 ejs hbs pug erb liquid mustache"
-	others  = "md markdown mdx rst adoc tex txt html htm css scss sass less png jpg jpeg gif svg ico webp avif bmp pdf ttf otf woff woff2 eot mp3 mp4 wav webm mov ogg map log golden diff patch txtar pub po pot csv tsv"
+	sources = "go py pyi js jsx mdx ts tsx mjs cjs mts cts vue svelte astro rs java kt scala groovy c h cc cpp cxx hh hpp hxx m mm cs fs vb swift rb php pl pm t lua ex exs erl hrl hs lhs ml mli clj cljs cljc dart r jl nim zig v sv vhd s asm sql proto graphql tmpl tpl j2 ejs hbs pug erb liquid mustache"
+	others  = "md markdown rst adoc tex txt html htm css scss sass less png jpg jpeg gif svg ico webp avif bmp pdf ttf otf woff woff2 eot mp3 mp4 wav webm mov ogg map log golden diff txtar pub po pot csv tsv"
 	data    = "json jsonl ndjson json5 yml yaml xml ini cfg conf properties sqlite db parquet npy npz gz zip tar bz2 xz zst bin dat"
 	plain   = "readme license licence copying notice changelog authors contributors codeowners todo version install history patents maintainers"
 )

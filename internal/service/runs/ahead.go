@@ -165,6 +165,27 @@ func (s *Runs) refusedBefore(ctx context.Context, st store.Store, q ClientReques
 	return out, err
 }
 
+// ShowsKeys reports whether the policies of a client's session show its model the known formats of keys in the output of calls:
+// in that of each of them, or always. A call that is not allowed shows none.
+func (s *Runs) ShowsKeys(ctx context.Context, q ClientRequest, calls []runner.Call) (bool, error) {
+	in := runner.Info{Name: recordedName(q), Client: q.Client, ClientAsks: q.Asks}
+	b, _, err := s.prepare(ctx, Request{Policy: q.Policy, Root: q.Root, Workspace: q.Workspace}, &in)
+	if err != nil {
+		return false, err
+	}
+	b.Runner.Catalog = s.Tools.Still()
+	chain := in.Grant.Chain()
+	shows := len(calls) > 0
+	for _, call := range calls {
+		if call.Args, err = Plain(call.Args); err != nil {
+			return false, err
+		}
+		ahead, err := b.Runner.Ahead(ctx, in, call)
+		shows = shows && err == nil && chain.ShowsKeys(ahead.Actions)
+	}
+	return shows || chain.ShowsKeys(nil), nil
+}
+
 // Alone reports whether an agent's user can answer a question without other people.
 func Alone(q store.Approval) bool {
 	return q.Needs == policy.DefaultApprovers && !q.Admin && len(q.Roles) == 0

@@ -1,0 +1,4 @@
+package gateway
+
+// MaskKeys is exported for tests.
+var MaskKeys = maskKeys
