@@ -85,7 +85,7 @@ func (r *Rules) allowsInside(a *tool.Action) *boundEntry {
 	return r.untold.inside
 }
 
-// isOwnProgram reports whether a command is named by a path in the workspace.
+// isOwnProgram reports whether a command is named by a path in the workspace, or in a folder that a sandbox has of its own.
 func (r *Rules) isOwnProgram(a *tool.Action) bool {
 	if len(a.Argv) == 0 || !strings.Contains(a.Argv[0], "/") || r.env.Workspace == "" {
 		return false
@@ -94,7 +94,13 @@ func (r *Rules) isOwnProgram(a *tool.Action) bool {
 	if !path.IsAbs(p) {
 		p = path.Join(a.Dir, p)
 	}
-	return path.IsAbs(p) && under(r.env.Workspace, path.Clean(p))
+	if p = path.Clean(p); !path.IsAbs(p) {
+		return false
+	}
+	if underAny([]string{r.env.Workspace, r.own}, p) {
+		return true
+	}
+	return underAny([]string{"/tmp", "/var/tmp", "/dev/shm"}, p) && !underAny([]string{r.env.Home, r.env.State, r.env.Repository}, p)
 }
 
 // judgeUntold decides a command that cannot be determined.

@@ -37,6 +37,15 @@ var plainSettings = map[string][]string{
 	"column": {"ui"}, "color": {"ui"}, "help": {"autocorrect"}, "submodule": {"recurse"}, "checkout": {"guess", "defaultremote"}, "apply": {"whitespace"},
 }
 
+// leading are settings among the plain ones that lead a person's Git to other repositories or commands.
+var leading = []string{"push.default", "push.followtags", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote"}
+
+// IsPlain reports whether a setting, in lower case, can stand in a repository's own configuration: it names no program, and
+// leads to no other repository.
+func IsPlain(section, key string) bool {
+	return slices.Contains(plainSettings[section], key) && !slices.Contains(leading, section+"."+key)
+}
+
 const (
 	maxIncluded = 10       // files, one in the other, as Git has it
 	maxFiles    = 100      // files of settings: one can include another many times

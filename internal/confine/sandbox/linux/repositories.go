@@ -270,7 +270,7 @@ func onlySamples(root *os.Root, at string) bool {
 // The lines of a repository's configuration that name no program, in the one
 // form in which Git writes them. Any other line makes it harmful.
 var (
-	configSection = regex.Lazy(`^\[(core|user|init|remote|branch|submodule|extensions|index)(?: "[^"\\\x00-\x1f]*")?\]$`)
+	configSection = regex.Lazy(`^\[([a-z]+)(?: "[^"\\\x00-\x1f]*")?\]$`)
 	configLine    = regex.Lazy(`^\t([a-z]+)(?: = ([^\\"\x00-\x1f]*))?$`)
 	configKeys    = map[string][]string{
 		"core":       {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol", "sparsecheckout", "sparsecheckoutcone"},
@@ -316,7 +316,8 @@ func harmlessConfig(text, earlier []byte, mayHold func(folder string) bool) bool
 			return true
 		}
 		in, m := configSection.FindStringSubmatch(section), configLine.FindStringSubmatch(line)
-		return in != nil && m != nil && slices.Contains(configKeys[in[1]], m[1]) && !strings.Contains(m[2], "::")
+		known := in != nil && m != nil && (slices.Contains(configKeys[in[1]], m[1]) || repository.IsPlain(in[1], m[1]))
+		return known && !strings.Contains(m[2], "::")
 	})
 }
 
