@@ -39,6 +39,7 @@ TEST_TIMEOUT ?= 25m
 FUZZTIME ?= 10s
 RACE_TIMEOUT ?= 30m
 SOAK_TIMEOUT ?= 40m
+AGENTS_TIMEOUT ?= 8h
 CI_FUZZTIME ?= 500x
 
 # SQLite is C in the form of Go, and wazero has a compiler, which works on data of its own.
@@ -110,7 +111,7 @@ agents: ## agents and MCP servers of other makers: attacks through them fail, ho
 	@command -v npm >/dev/null || sh .ci/apt npm
 	@if ! test $(NPM_AGENTS)/node_modules/.package-lock.json -nt $(NPM_AGENTS)/package-lock.json; then \
 		npm ci --prefix $(NPM_AGENTS) --ignore-scripts --no-audit --no-fund || echo "NO AGENTS: npm could not install them, so their tests are skipped"; fi
-	REMIT_REGISTRY=1 $(GO) test -count=1 -timeout $(SOAK_TIMEOUT) -run 'TestReal(Agent|Servers)' -v ./internal/e2e
+	REMIT_REGISTRY=1 REMIT_DAYS=$(CURDIR)/$(BIN)/days $(GO) test -count=1 -timeout $(AGENTS_TIMEOUT) -run 'TestReal(Agent|Servers)' -v ./internal/e2e
 
 test-deps: # what the tests use beside Go
 	@sh .ci/apt $(APT_TEST_PKGS)

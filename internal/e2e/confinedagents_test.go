@@ -127,17 +127,7 @@ func TestRealAgentConfinedCodex(t *testing.T) {
 						return attempt{name: "exec_command", input: map[string]any{"cmd": script}}
 					}), count: codexResults, answer: codexTurn}
 				},
-				prepare: func(_ *testing.T, w *world, url string) {
-					w.write("../.codex/config.toml", fmt.Sprintf(`model = "m"
-model_provider = "mock"
-[model_providers.mock]
-name = "mock"
-base_url = "%s/v1"
-wire_api = "responses"
-[projects.%q]
-trust_level = "trusted"
-`, url, w.workspace))
-				},
+				prepare: codexSettings,
 				environ: func(url string) []string { return []string{"OPENAI_BASE_URL=" + url} },
 				args:    []string{"exec", "--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check", "go"},
 			}.run(t)
@@ -228,20 +218,28 @@ func TestRealAgentConfinedOpenCode(t *testing.T) {
 				attempt{"write", map[string]any{"filePath": file("src/new.py"), "content": "print(1)\n"}, "uccess"},
 			), count: claudeResults, answer: claudeTurn}
 		},
-		prepare: func(t *testing.T, w *world, url string) {
-			w.write("../.local/share/opencode/auth.json", `{"anthropic": {"type": "api", "key": "KEY-OF-LOGIN"}}`)
-			settings, err := json.Marshal(map[string]any{
-				"permission": "allow", "autoupdate": false, "share": "disabled",
-				"provider": map[string]any{"anthropic": map[string]any{"options": map[string]any{"baseURL": url + "/v1"}}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.write("../.config/opencode/opencode.json", string(settings))
-		},
-		environ: func(url string) []string {
-			return []string{"ANTHROPIC_BASE_URL=" + url + "/v1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1"}
-		},
-		args: []string{"run", "-m", "anthropic/claude-sonnet-4-5", "go"},
+		prepare: opencodeSettings,
+		environ: opencodeEnviron,
+		args:    opencodeArgs,
 	}.run(t)
+}
+
+var opencodeArgs = []string{"run", "-m", "anthropic/claude-sonnet-4-5", "go"}
+
+func opencodeEnviron(url string) []string {
+	return []string{"ANTHROPIC_BASE_URL=" + url + "/v1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1"}
+}
+
+// opencodeSettings are a person's login and settings.
+func opencodeSettings(t *testing.T, w *world, url string) {
+	t.Helper()
+	w.write("../.local/share/opencode/auth.json", `{"anthropic": {"type": "api", "key": "KEY-OF-LOGIN"}}`)
+	settings, err := json.Marshal(map[string]any{
+		"permission": "allow", "autoupdate": false, "share": "disabled",
+		"provider": map[string]any{"anthropic": map[string]any{"options": map[string]any{"baseURL": url + "/v1"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("../.config/opencode/opencode.json", string(settings))
 }

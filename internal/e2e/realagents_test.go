@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -40,6 +41,22 @@ func hunted(t *testing.T, agent string) (w *world, program string) {
 // withSecrets prepares a project with secrets, and finds the program of an agent.
 func withSecrets(t *testing.T, agent string) (w *world, program string) {
 	t.Helper()
+	program = agentProgram(t, agent)
+	w = newWorld(t).durability("process")
+	if !w.confines() {
+		missing(t, "this machine cannot confine")
+	}
+	w.write(".env", "SECRET=TOKEN-OF-ENV\n")
+	w.write("src/app.py", "print('hello from the app')\n")
+	w.write("../.ssh/id_ed25519", "PRIVATE-KEY-TEXT\n")
+	w.mkdir(filepath.Join(w.workspace, ".git", "hooks"))
+	w.mkdir(filepath.Join(filepath.Dir(w.workspace), "."+agent))
+	return w, program
+}
+
+// agentProgram finds the program of an agent.
+func agentProgram(t *testing.T, agent string) string {
+	t.Helper()
 	program, err := filepath.Abs(map[string]string{
 		"claude":  "testdata/agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
 		"codex":   "testdata/agents/node_modules/.bin/codex",
@@ -54,16 +71,7 @@ func withSecrets(t *testing.T, agent string) (w *world, program string) {
 	if _, err := os.Stat(program); err != nil {
 		t.Skipf("%s is not installed; make agents installs it where npm is", agent)
 	}
-	w = newWorld(t).durability("process")
-	if !w.confines() {
-		missing(t, "this machine cannot confine")
-	}
-	w.write(".env", "SECRET=TOKEN-OF-ENV\n")
-	w.write("src/app.py", "print('hello from the app')\n")
-	w.write("../.ssh/id_ed25519", "PRIVATE-KEY-TEXT\n")
-	w.mkdir(filepath.Join(w.workspace, ".git", "hooks"))
-	w.mkdir(filepath.Join(filepath.Dir(w.workspace), "."+agent))
-	return w, program
+	return program
 }
 
 // setUpAgent runs remit init, which finds one agent.
@@ -92,6 +100,7 @@ type scripted struct {
 	attempts []attempt
 	answer   func(n int, a *attempt) []sse // a nil attempt ends the turn
 	count    func(body map[string]any) (results []string)
+	limit    time.Duration // of the agent's run; 0: 3 minutes
 
 	mu      sync.Mutex
 	results []string
@@ -169,7 +178,7 @@ func (s *scripted) check(t *testing.T, w *world, output string) {
 // start runs the agent until it ends.
 func (s *scripted) start(t *testing.T, w *world, environ []string, program string, args ...string) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), cmp.Or(s.limit, 3*time.Minute))
 	defer stop()
 	c := exec.CommandContext(ctx, program, args...)
 	c.Dir, c.Env, c.WaitDelay = w.workspace, append(w.environ(), environ...), 5*time.Second
@@ -482,6 +491,12 @@ func codexModel(t *testing.T, w *world) *scripted {
 	), count: codexResults, answer: codexTurn}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
+	codexSettings(t, w, srv.URL)
+	return s
+}
+
+// codexSettings are a person's, who uses the scripted model and trusts the project.
+func codexSettings(_ *testing.T, w *world, url string) {
 	w.write("../.codex/config.toml", fmt.Sprintf(`model = "m"
 model_provider = "mock"
 [model_providers.mock]
@@ -490,8 +505,7 @@ base_url = "%s/v1"
 wire_api = "responses"
 [projects.%q]
 trust_level = "trusted"
-`, srv.URL, w.workspace))
-	return s
+`, url, w.workspace))
 }
 
 func codexResults(body map[string]any) (out []string) {

@@ -87,11 +87,13 @@ func WithAccount(env []string, account string) []string {
 
 // gitSettings keep Git from running programs that a repository names: hooks, a
 // file system monitor, programs that ask for passwords, transports that are commands;
-// and from taking a folder for a bare repository. They win over every file of Git's. A
+// and from taking a folder for a bare repository. Git also compares no owners, which differ in a
+// sandbox: else it reads every file anew, and shows one that it may not read as changed. They win over every file of Git's. A
 // policy that lists GIT_CONFIG_COUNT in commands.env sets its own.
 var gitSettings = [...][2]string{
 	{"safe.bareRepository", "explicit"},
 	{"core.fsmonitor", "false"},
+	{"core.checkStat", "minimal"},
 	{"core.hooksPath", "/dev/null"},
 	{"core.sshCommand", "ssh"},
 	{"core.askPass", ""},
