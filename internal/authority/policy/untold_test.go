@@ -121,6 +121,7 @@ func TestUntoldIsLeftToTheSandbox(t *testing.T) {
 		{[]string{"ls"}, policy.Allow}, {[]string{"make"}, policy.Ask}, {[]string{"git", "push"}, policy.Deny},
 		{[]string{".venv/bin/python", "-V"}, policy.Allow}, {[]string{"./bin/svc"}, policy.Allow}, {[]string{"/ws/node_modules/.bin/tsc"}, policy.Allow},
 		{[]string{"./docker", "ps"}, policy.Deny}, {[]string{"./make"}, policy.Allow}, {[]string{"/opt/tool"}, policy.Deny}, {[]string{"../tool"}, policy.Deny}, {[]string{"/ws/../opt/tool"}, policy.Deny},
+		{[]string{"/tmp/o"}, policy.Allow}, {[]string{"/var/tmp/d/o"}, policy.Allow}, {[]string{"/tmp/../opt/tool"}, policy.Deny}, {[]string{"/tmpx/o"}, policy.Deny}, {[]string{"/tmp/docker", "ps"}, policy.Deny},
 	} {
 		a := run(tt.argv...)
 		a.Dir = "/ws"

@@ -22,7 +22,7 @@ func TestCommandsAddNoSettingThatNamesAProgram(t *testing.T) {
 		filter.f.clean filter.f.smudge filter.f.process gpg.program gpg.ssh.program gpg.ssh.defaultKeyCommand pager.log sequence.editor interactive.diffFilter
 		include.path includeIf.onbranch:**.path init.templateDir protocol.ext.allow protocol.allow remote.o.uploadpack remote.o.receivepack remote.o.vcs
 		remote.o.proxy http.proxy url.ext::x.insteadOf submodule.s.update trailer.t.cmd uploadpack.packObjectsHook web.browser man.viewer sendemail.sendmailCmd
-		tar.x.command safe.directory extensions.partialClone hook.h.command lfs.customtransfer.x.path`)
+		tar.x.command safe.directory extensions.partialClone hook.h.command lfs.customtransfer.x.path push.default help.autocorrect submodule.recurse diff.submodule`)
 	w := newLeadWorld(t, lead{}, ".", "", "none", false)
 	w.person.sh(w.world.dir, "git worktree add -q old; mkdir -p .git/modules/s && git init -q --bare .git/modules/s")
 	files := []string{".git/config", ".git/config.worktree", ".git/worktrees/old/config.worktree", ".git/modules/s/config", "new/.git/config"}
@@ -40,12 +40,12 @@ func TestCommandsAddNoSettingThatNamesAProgram(t *testing.T) {
 		for _, url := range []string{"remote.o.url", "remote.o.pushurl", "branch.b.remote", "submodule.s.url"} {
 			fmt.Fprintf(&b, "git config -f %s %s 'ext::touch x'\n", file, url)
 		}
-		fmt.Fprintf(&b, "git config -f %s user.name honest\n", file)
+		fmt.Fprintf(&b, "git config -f %[1]s user.name honest; git config -f %[1]s pull.rebase true\n", file)
 	}
 	out := w.sh(b.String() + "true")
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(w.world.dir, file))
-		if err != nil || !strings.Contains(string(text), "name = honest") {
+		if err != nil || !strings.Contains(string(text), "name = honest") || !strings.Contains(string(text), "rebase = true") {
 			t.Errorf("%s: an honest setting is missing: %v\n%s", file, err, out.Stderr.Data)
 		}
 		if strings.Contains(string(text), "touch") {
