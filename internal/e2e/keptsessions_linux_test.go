@@ -306,7 +306,6 @@ func TestScratchFilesOfASession(t *testing.T) {
 	if err := os.WriteFile(of("a")+"/job.sh", []byte("echo from the agent"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	home := w.in("a", w.workspace, "echo $HOME")
 	decides := func(session, tool, file string) string {
 		return string(w.event(session, w.workspace, "PreToolUse", map[string]any{"tool_name": tool, "tool_input": map[string]any{"file_path": file, "content": "x"}}))
 	}
