@@ -138,12 +138,21 @@ func (c Chain) spellsFile(p string) (spelled bool) {
 		if s.inherits {
 			continue
 		}
-		if !slices.ContainsFunc(s.lists[Allow], func(b boundEntry) bool { return b.pattern.(*filePattern).exact.MatchSpelled(p, needs) }) {
+		if !slices.ContainsFunc(s.lists[Allow], func(b boundEntry) bool {
+			return namesFile(b.pattern) && b.pattern.(*filePattern).exact.MatchSpelled(p, needs)
+		}) {
 			return false
 		}
 		spelled = true
 	}
 	return spelled
+}
+
+// namesFile reports whether a pattern can spell the name of a file. One that ends with ** is about all files of a folder, and
+// matches the folder, too.
+func namesFile(p pattern) bool {
+	text := p.String()
+	return !strings.HasSuffix(text, "**") && !strings.Contains(text, "**,") && !strings.Contains(text, "**}")
 }
 
 // says reports whether a link gives a setting this value, and none gives it another or leaves it at its default.

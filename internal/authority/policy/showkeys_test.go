@@ -13,6 +13,7 @@ func TestShowsKeys(t *testing.T) {
 	linked := read("shown.js")
 	linked.Real = "/ws/other.js"
 	spelled, all := files(`"**", "**/shown.js", "config/*.js"`, ""), files(`"**"`, "")
+	folders := files(`"src/**", "{lib/**,docs/a.md}", "**"`, "")
 	tests := map[string]struct {
 		policies []string
 		action   tool.Action
@@ -30,6 +31,11 @@ func TestShowsKeys(t *testing.T) {
 		"spelled by one of two":       {[]string{spelled, all}, read("shown.js"), false},
 		"a command's word":            {[]string{spelled}, cat("-n", "shown.js"), true},
 		"an absolute word":            {[]string{spelled}, cat("/ws/a/shown.js"), true},
+		"the workspace":               {[]string{all}, read("."), false},
+		"a word for the workspace":    {[]string{all}, cat("-r", ".."), false},
+		"the workspace's path":        {[]string{all}, cat("/ws"), false},
+		"all files of a folder":       {[]string{folders}, read("src"), false},
+		"one of several folders":      {[]string{folders}, cat("/ws/lib"), false},
 		"another word":                {[]string{spelled}, cat("other.js"), false},
 	}
 	for name, tc := range tests {
