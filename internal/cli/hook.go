@@ -257,13 +257,13 @@ func (h *hookDoor) look(e *hook.Event) error {
 // sessions, so a policy must name the tool that writes them.
 func ownFileTool(kind clients.AgentFile, agent string, write bool) tool.ID {
 	switch {
-	case kind == clients.NoAgentFile:
+	case kind == clients.NoAgentFile, kind == clients.OutputFile && write:
 		return ""
 	case kind == clients.MemoryFile && write:
 		return tool.ID(tool.AgentTools + agent + ":memory")
 	case write:
 		return tool.AgentWrite
-	case kind == clients.SessionFile:
+	case kind == clients.OutputFile, kind == clients.ScratchFile:
 		return tool.AgentRead
 	}
 	return tool.AgentRecall

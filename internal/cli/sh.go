@@ -63,7 +63,7 @@ ended it. A script that is refused does not start: the exit status is 3.
 				q.Advice = adviseHook
 			}
 			if q.Scratch != "" {
-				if err := clients.MakeScratch(q.Scratch, q.Session); err != nil {
+				if q.Scratch, err = clients.MakeScratch(q.Scratch, q.Session); err != nil {
 					return err
 				}
 			}

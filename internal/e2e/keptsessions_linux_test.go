@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -334,6 +335,19 @@ func TestScratchFilesOfASession(t *testing.T) {
 		if got := decides(c.session, c.tool, c.file); strings.Contains(got, `"allow"`) != c.allowed {
 			t.Errorf("session %s, %s of %s: %s", c.session, c.tool, c.file, got)
 		}
+	}
+	// A folder that cannot be used stops no command.
+	if err := os.Chmod(of("a"), 0o775); err != nil { //nolint:gosec // as an umask of 002 makes it
+		t.Fatal(err)
+	}
+	if got := w.in("a", w.workspace, "cat "+of("a")+"/out"); got != "out\n" {
+		t.Errorf("with a folder that the group can write to, it prints %q", got)
+	}
+	if err := errors.Join(os.RemoveAll(of("a")), os.Symlink(w.workspace, of("a"))); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.in("a", w.workspace, "ls "+own+"/-w/a 2>/dev/null; echo still"); got != "still\n" {
+		t.Errorf("with a link for the folder, it prints %q", got)
 	}
 	for _, dir := range []string{w.workspace, own + "/-w/b/scratchpad", own + "/-w/a/../a/scratchpad", "/etc"} {
 		r := w.remit("sh", "-w", w.workspace, "--session", "a", "--agent", "claude", "--scratch", dir, "-c", "true")

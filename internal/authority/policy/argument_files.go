@@ -19,6 +19,9 @@ func (r *Rules) leaves(id sectionID, a *tool.Action, p string) bool {
 	if e, b := r.judgePlainPath(id, a, p, 0, nil, nil); e != Deny || b != nil {
 		return false
 	}
+	if a.Argument == tool.AgentArgument {
+		return true
+	}
 	write := id != readSection
 	own := underAny([]string{r.env.Workspace, r.env.Home, r.env.State, r.own, r.env.Repository}, p)
 	switch {

@@ -154,7 +154,7 @@ func meant(got string, names []string) string {
 }
 
 // sourceKinds begin the IDs of tools of sources.
-var sourceKinds = []string{"api", "ext", "mcp", "wasm"}
+var sourceKinds = []string{"agent", "api", "ext", "mcp", "wasm"}
 
 // toolName checks a pattern of tool IDs. In a wide pattern, as in deny lists,
 // every * crosses colons.
@@ -169,7 +169,7 @@ func (c *checker) toolName(at fault.Pos, field, pattern string, wide bool) {
 	case !sourced:
 		c.mistake(at, field, c.nearTool(pattern), "no built-in tool is called %q", pattern)
 	case !slices.Contains(sourceKinds, kind):
-		c.mistake(at, field, "a tool of a source is called mcp:NAME:TOOL, api:NAME:TOOL, ext:NAME:TOOL or wasm:NAME:TOOL",
+		c.mistake(at, field, "a tool of a source is called mcp:NAME:TOOL, api:NAME:TOOL, ext:NAME:TOOL, wasm:NAME:TOOL or agent:NAME:TOOL",
 			"%q is not a kind of source, so %q never matches", kind, pattern)
 	case !strings.Contains(rest, ":") && (!strings.Contains(rest, "*") || !wide && !strings.HasSuffix(rest, "*")):
 		c.mistake(at, field, fmt.Sprintf("write %s:* for all tools of %s", strings.TrimSuffix(pattern, ":"), pattern),

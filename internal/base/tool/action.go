@@ -126,10 +126,11 @@ type Argument uint8
 
 // The uses of arguments. The zero Argument is of an action that is not one.
 const (
-	NoArgument   Argument = iota
-	FileArgument          // the command opens the file
-	TreeArgument          // it may use files in it, if it is a folder
-	HomeArgument          // it is below the home folder, and the sandbox has another one
+	NoArgument    Argument = iota
+	FileArgument           // the command opens the file
+	TreeArgument           // it may use files in it, if it is a folder
+	HomeArgument           // it is below the home folder, and the sandbox has another one
+	AgentArgument          // it is a file that an agent keeps for itself, and no command's
 )
 
 // Content identifies the content of a file that an approval is for.

@@ -2,6 +2,9 @@ package catalog
 
 import (
 	"errors"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -47,6 +50,15 @@ var clientSpecs = map[tool.ID]tool.Spec{
 		Description: "An agent reads a plan or a note that it keeps outside of the project, also of an earlier session."},
 }
 
+// Unlisted are the tools of clients that policies can name, and that no listing of the catalog has.
+func Unlisted() []*tool.Spec {
+	var out []*tool.Spec
+	for _, id := range slices.Sorted(maps.Keys(clientSpecs)) {
+		out = append(out, clientSpec(id))
+	}
+	return out
+}
+
 // clientSpec describes a tool of a client by its name; nil: it is none.
 func clientSpec(id tool.ID) *tool.Spec {
 	s, own := clientSpecs[id]
@@ -70,7 +82,16 @@ type clientTool struct{ spec *tool.Spec }
 // Spec implements permit.Tool.
 func (t clientTool) Spec() *tool.Spec { return t.spec }
 
-// Prepare implements permit.Tool. The call has no actions, and cannot run.
-func (t clientTool) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
-	return permit.Prepared{}, nil
+// Prepare implements permit.Tool. The only actions are those on an agent's own file. The call cannot run.
+func (t clientTool) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
+	kinds := map[tool.ID]tool.ActionKind{tool.AgentRead: tool.FileRead, tool.AgentRecall: tool.FileRead, tool.AgentWrite: tool.FileWrite}
+	kind, own := kinds[t.spec.ID]
+	if !own {
+		return permit.Prepared{}, nil
+	}
+	file, ok := args["path"].(string)
+	if !ok || !path.IsAbs(file) {
+		return permit.Prepared{}, fault.New(fault.ArgsInvalid, "the path of an agent's own file is not absolute")
+	}
+	return permit.Prepared{Actions: []tool.Action{{Kind: kind, Path: path.Clean(file), Argument: tool.AgentArgument}}}, nil
 }

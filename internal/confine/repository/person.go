@@ -37,8 +37,8 @@ var plainSettings = map[string][]string{
 	"column": {"ui"}, "color": {"ui"}, "help": {"autocorrect"}, "submodule": {"recurse"}, "checkout": {"guess", "defaultremote"}, "apply": {"whitespace"},
 }
 
-// leading are settings among the plain ones that lead a person's Git to other repositories or commands.
-var leading = []string{"push.default", "push.followtags", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote"}
+// leading are settings among the plain ones that lead a person's Git to other repositories, commands or contents, or hide files.
+var leading = []string{"push.default", "push.followtags", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote", "rerere.enabled", "rerere.autoupdate", "status.showuntrackedfiles"}
 
 // IsPlain reports whether a setting, in lower case, can stand in a repository's own configuration: it names no program, and
 // leads to no other repository.

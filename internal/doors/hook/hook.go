@@ -255,6 +255,9 @@ func (e *Event) OwnFiles(of func(path string, write bool) tool.ID) {
 	for i, c := range calls {
 		write := c.Tool == "fs.write" || c.Tool == "fs.edit"
 		path, _ := c.Args["path"].(string)
+		if strings.HasPrefix(string(c.Tool), tool.AgentTools) || strings.HasPrefix(string(c.Tool), "mcp:") {
+			continue // decided by itself
+		}
 		if !write && !slices.Contains([]tool.ID{"fs.read", "fs.list", "fs.grep"}, c.Tool) {
 			return
 		}

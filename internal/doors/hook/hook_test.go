@@ -291,7 +291,7 @@ func TestOwnFiles(t *testing.T) {
 		before("Grep", `{"pattern":"x","path":"/own/a"}`):                          `[agent.read {"path":"/own/a","pattern":"x"}]`,
 		before("Read", `{"file_path":"/own/../a"}`):                                `[fs.read {"path":"/own/../a"}] [fs.read {"path":"/a"}]`,
 		before("Grep", `{"pattern":"x"}`):                                          `[fs.grep {"path":"/w/.","pattern":"x"}] search /w/.`,
-		before("New", `{"path":"/own/a"}`):                                         `[fs.read {"path":"/own/a"}] [agent:claude:New {"path":"/own/a"}]`,
+		before("New", `{"path":"/own/a"}`):                                         `[agent.read {"path":"/own/a"}] [agent:claude:New {"path":"/own/a"}]`,
 		before("Bash", `{"command":"cat /own/a"}`):                                 `[shell.run {"cwd":"/w","script":"cat /own/a"}]`,
 		before("WebFetch", `{"url":"https://a.example/","prompt":"/own/"}`):        `[http.get {"url":"https://a.example/"}]`,
 	} {

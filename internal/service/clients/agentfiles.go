@@ -16,7 +16,8 @@ type AgentFile uint8
 // The kinds of an agent's own files. The zero AgentFile is of every other file.
 const (
 	NoAgentFile AgentFile = iota
-	SessionFile           // of this session only: output of tools and of commands in the background, scratch files, to-do lists
+	OutputFile            // written by the agent itself in this session: output of tools and of commands in the background, to-do lists
+	ScratchFile           // a scratch file of this session
 	PlanFile              // a plan for the person
 	MemoryFile            // the agent's notes for its later sessions in the project
 )
@@ -51,7 +52,7 @@ func FilesOf(s AgentSession) *AgentFiles {
 		temp = os.TempDir()
 	}
 	temp = home.RealPath(filepath.Join(temp, tempName()))
-	if isOwnFolder(temp) {
+	if isOwnFolder(temp) && filepath.Base(temp) == tempName() {
 		f.temp = temp
 	}
 	return f
@@ -74,8 +75,10 @@ func (f *AgentFiles) Kind(path string) AgentFile {
 		return MemoryFile
 	case filepath.Dir(real) == filepath.Join(f.config, "plans") && strings.HasSuffix(real, ".md"):
 		return PlanFile
-	case in(f.config, "projects", f.slug, f.id), in(f.config, "tasks", f.id), in(f.temp, f.slug, f.id):
-		return SessionFile
+	case in(f.temp, f.slug, f.id, scratchFolder):
+		return ScratchFile
+	case in(f.config, "projects", f.slug, f.id, "tool-results"), in(f.config, "tasks", f.id), in(f.temp, f.slug, f.id, "tasks"):
+		return OutputFile
 	}
 	return NoAgentFile
 }
@@ -91,22 +94,21 @@ func (f *AgentFiles) Scratch() string {
 	return filepath.Join(f.temp, f.slug, f.id, scratchFolder)
 }
 
-// MakeScratch makes a session's folder for scratch files where it is missing. A folder of another form, or one that a link
-// leads to, is an error.
-func MakeScratch(dir, session string) error {
+// MakeScratch makes a session's folder for scratch files where it is missing, and returns it; "" if it cannot be used,
+// as one that a link leads to. A folder of another form is an error.
+func MakeScratch(dir, session string) (string, error) {
 	of := filepath.Dir(dir)
 	temp := filepath.Dir(filepath.Dir(of))
-	plain := filepath.IsAbs(dir) && filepath.Clean(dir) == dir && filepath.Base(dir) == scratchFolder && filepath.Base(of) == session
-	if !plain || filepath.Base(temp) != tempName() || !isOwnFolder(temp) {
-		return fault.New(fault.Usage, "%q is not a folder for scratch files of the session %q", dir, session)
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || filepath.Base(dir) != scratchFolder || filepath.Base(of) != session || filepath.Base(temp) != tempName() {
+		return "", fault.New(fault.Usage, "%q is not a folder for scratch files of the session %q", dir, session)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fault.Wrap(fault.Usage, err, "the folder for scratch files cannot be made: %v", err)
+	if !isOwnFolder(temp) || home.RealPath(dir) != dir {
+		return "", nil
 	}
-	if home.RealPath(dir) != dir || !isOwnFolder(dir) {
-		return fault.New(fault.Usage, "a link leads to the folder %q, or others can write to it", dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil || !home.OwnedByUs(dir) {
+		return "", nil //nolint:nilerr // commands then have no such folder
 	}
-	return nil
+	return dir, nil
 }
 
 // tempName is the name of Claude Code's own folder among temporary files.

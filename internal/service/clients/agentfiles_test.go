@@ -43,12 +43,15 @@ func TestAgentFiles(t *testing.T) {
 	}
 	f := session("s1", config+"/projects/-w/s1.jsonl")
 	for path, want := range map[string]clients.AgentFile{
-		config + "/projects/-w/s1/tool-results/a":           clients.SessionFile,
-		config + "/projects/-w/s1/tool-results/not-yet":     clients.SessionFile,
-		config + "/projects/-w/s1":                          clients.SessionFile,
-		config + "/tasks/s1/1.json":                         clients.SessionFile,
-		temp + "/" + own + "/-w/s1/tasks/x.output":          clients.SessionFile,
-		temp + "/" + own + "/-w/s1/scratchpad/new/deep.txt": clients.SessionFile,
+		config + "/projects/-w/s1/tool-results/a":           clients.OutputFile,
+		config + "/projects/-w/s1/tool-results/not-yet":     clients.OutputFile,
+		config + "/projects/-w/s1":                          clients.NoAgentFile,
+		config + "/projects/-w/s1/subagents/agent-1.jsonl":  clients.NoAgentFile,
+		config + "/projects/-w/s1/workflows/w.js":           clients.NoAgentFile,
+		temp + "/" + own + "/-w/s1/started":                 clients.NoAgentFile,
+		config + "/tasks/s1/1.json":                         clients.OutputFile,
+		temp + "/" + own + "/-w/s1/tasks/x.output":          clients.OutputFile,
+		temp + "/" + own + "/-w/s1/scratchpad/new/deep.txt": clients.ScratchFile,
 		config + "/plans/p.md":                              clients.PlanFile,
 		config + "/plans/new.md":                            clients.PlanFile,
 		config + "/projects/-w/memory/MEMORY.md":            clients.MemoryFile,

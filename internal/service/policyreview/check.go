@@ -5,6 +5,7 @@ package policyreview
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/remitrun/remit/internal/agents/capability"
@@ -61,7 +62,7 @@ func (s *Reviewer) Check(p *policy.Policy) (mistakes, warnings fault.List, err e
 	for _, t := range s.BuiltIn() {
 		in.Tools = append(in.Tools, t.Spec())
 	}
-	in.Unlisted = append(append(servers.Unlisted(), apis.Unlisted()...), runs.TypedSpec())
+	in.Unlisted = append(slices.Concat(servers.Unlisted(), apis.Unlisted(), catalog.Unlisted()), runs.TypedSpec())
 	for _, p := range s.Models.Providers {
 		in.Providers = append(in.Providers, p.Name())
 	}

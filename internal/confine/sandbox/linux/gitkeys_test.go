@@ -22,7 +22,7 @@ func TestCommandsAddNoSettingThatNamesAProgram(t *testing.T) {
 		filter.f.clean filter.f.smudge filter.f.process gpg.program gpg.ssh.program gpg.ssh.defaultKeyCommand pager.log sequence.editor interactive.diffFilter
 		include.path includeIf.onbranch:**.path init.templateDir protocol.ext.allow protocol.allow remote.o.uploadpack remote.o.receivepack remote.o.vcs
 		remote.o.proxy http.proxy url.ext::x.insteadOf submodule.s.update trailer.t.cmd uploadpack.packObjectsHook web.browser man.viewer sendemail.sendmailCmd
-		tar.x.command safe.directory extensions.partialClone hook.h.command lfs.customtransfer.x.path push.default help.autocorrect submodule.recurse diff.submodule`)
+		tar.x.command safe.directory extensions.partialClone hook.h.command lfs.customtransfer.x.path push.default help.autocorrect submodule.recurse diff.submodule remote.o.mirror rerere.enabled status.showUntrackedFiles`)
 	w := newLeadWorld(t, lead{}, ".", "", "none", false)
 	w.person.sh(w.world.dir, "git worktree add -q old; mkdir -p .git/modules/s && git init -q --bare .git/modules/s")
 	files := []string{".git/config", ".git/config.worktree", ".git/worktrees/old/config.worktree", ".git/modules/s/config", "new/.git/config"}

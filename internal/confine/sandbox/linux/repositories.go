@@ -276,7 +276,7 @@ var (
 		"core":       {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol", "sparsecheckout", "sparsecheckoutcone"},
 		"user":       {"name", "email"},
 		"init":       {"defaultbranch"},
-		"remote":     {"url", "pushurl", "fetch", "tagopt", "prune", "mirror"},
+		"remote":     {"url", "pushurl", "fetch", "tagopt", "prune"},
 		"branch":     {"remote", "merge", "rebase"},
 		"submodule":  {"url", "active"},
 		"extensions": {"worktreeconfig", "objectformat"},
