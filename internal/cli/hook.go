@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -188,31 +187,7 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	}
 	switch e.Phase {
 	case hook.Before:
-		script, ok := e.Script()
-		switch {
-		case !ok || !h.confine:
-		case h.elsewhere != "": // it would run in another folder than the agent believes
-			e.Refusal = h.elsewhere
-		case len(e.Calls) > 1: // the command is an argument of a tool that is not a shell
-			e.Refusal = fmt.Sprintf("the tool %.80q of %s has a command, which remit cannot run in the sandbox; use the agent's shell", e.Tool, e.Agent)
-		default:
-			var asked runs.Asked
-			if e.Asks && h.confined == nil {
-				if asked, err = h.askAhead(ctx, a, q, e); err != nil {
-					return nil, err
-				}
-			}
-			line, err := h.sandboxed(q, script, asked.Questions)
-			if err != nil {
-				return nil, err
-			}
-			return e.Replace(line, asked.Reasons)
-		}
-		v, err := h.decide(ctx, a, q, e)
-		if err != nil {
-			return nil, err
-		}
-		return e.Answer(v)
+		return h.before(ctx, a, q, e)
 	case hook.After:
 		return h.after(ctx, a, q, e)
 	default:
@@ -223,6 +198,36 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		}
 		return nil, err
 	}
+}
+
+// before decides a call, or has the agent run its command in the sandbox.
+func (h *hookDoor) before(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) ([]byte, error) {
+	script, ok := e.Script()
+	switch {
+	case !ok || !h.confine:
+	case h.elsewhere != "": // it would run in another folder than the agent believes
+		e.Refusal = h.elsewhere
+	case len(e.Calls) > 1: // the command is an argument of a tool that is not a shell
+		e.Refusal = fmt.Sprintf("the tool %.80q of %s has a command, which remit cannot run in the sandbox; use the agent's shell", e.Tool, e.Agent)
+	default:
+		var asked runs.Asked
+		if e.Asks && h.confined == nil {
+			var err error
+			if asked, err = h.askAhead(ctx, a, q, e); err != nil {
+				return nil, err
+			}
+		}
+		line, err := h.sandboxed(q, script, asked.Questions)
+		if err != nil {
+			return nil, err
+		}
+		return e.Replace(line, asked.Reasons)
+	}
+	v, err := h.decide(ctx, a, q, e)
+	if err != nil {
+		return nil, err
+	}
+	return e.Answer(v)
 }
 
 // look adds the agent's own use of files to an event: the commands of a skill, another file
@@ -435,56 +440,6 @@ func (h *hookDoor) verdict(c *runs.ClientSession, o runner.Outcome) hook.Verdict
 		parts = append(parts, h.elsewhere)
 	}
 	return hook.Verdict{Effect: policy.Deny, Reason: strings.Join(parts, "; ")}
-}
-
-// maskKeys masks the keys in a reported output, before anything that can fail. Of a command that [hookDoor.sandboxed] replaced,
-// remit sh has masked the output.
-func (h *hookDoor) maskKeys(e *hook.Event) *hook.Masked {
-	if e.Phase != hook.After || h.confine && slices.ContainsFunc(e.Calls, func(c hook.Call) bool { return c.Tool == "shell.run" }) {
-		return nil
-	}
-	m := e.MaskKeys()
-	h.masked.Store(m)
-	return m
-}
-
-// maskAnyway replaces an error by the answer that masks the keys of a report: the agent has carried the call out, and shows
-// its model the output after an error.
-func (h *hookDoor) maskAnyway(answer []byte, err error) ([]byte, error) {
-	m := h.masked.Load()
-	if err == nil || m == nil {
-		return answer, err
-	}
-	answer, merr := m.Answer(show(fault.ForModel(err)))
-	if merr != nil {
-		return nil, errors.Join(err, merr)
-	}
-	h.complain(err)
-	return answer, nil
-}
-
-// after records the agent's report, and answers it if its output has keys that the policy does not show.
-func (h *hookDoor) after(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) ([]byte, error) {
-	m := h.masked.Load()
-	if m != nil {
-		shows, err := a.Runs.ShowsKeys(ctx, q, clientCalls(e))
-		if err != nil {
-			return nil, err
-		}
-		if shows {
-			m = nil
-			h.masked.Store(nil)
-		}
-	}
-	if !e.Internal {
-		if err := h.report(ctx, a, q, e); err != nil {
-			return nil, err
-		}
-	}
-	if m == nil {
-		return nil, nil
-	}
-	return m.Answer("")
 }
 
 // report records the agent's word on its call. A call that is not known was refused.

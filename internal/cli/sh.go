@@ -62,11 +62,6 @@ ended it. A script that is refused does not start: the exit status is 3.
 			if q.Agent != "" {
 				q.Advice = adviseHook
 			}
-			if q.Scratch != "" {
-				if q.Scratch, err = clients.MakeScratch(q.Scratch, q.Session); err != nil {
-					return err
-				}
-			}
 			if err := s.shellFolders(a, dir, &q); err != nil {
 				return err
 			}
@@ -88,8 +83,13 @@ ended it. A script that is refused does not start: the exit status is 3.
 // maxAgentSession bounds the ID of an agent's session, in bytes.
 const maxAgentSession = 200
 
-// shellFolders chooses the workspace, and the folder where the script starts.
+// shellFolders chooses the workspace, the folder where the script starts, and the one for scratch files.
 func (s *session) shellFolders(a *app.App, dir string, q *runs.ShellRequest) (err error) {
+	if q.Scratch != "" {
+		if q.Scratch, err = clients.MakeScratch(q.Scratch, q.Session); err != nil {
+			return err
+		}
+	}
 	at, err := home.Workspace(s.abs(""))
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -100,7 +101,7 @@ func (r *Rules) isOwnProgram(a *tool.Action) bool {
 	if underAny([]string{r.env.Workspace, r.own}, p) {
 		return true
 	}
-	return underAny([]string{"/tmp", "/var/tmp", "/dev/shm"}, p) && !underAny([]string{r.env.Home, r.env.State, r.env.Repository}, p)
+	return command.InOwnFolder(p) && !underAny([]string{r.env.Home, r.env.State, r.env.Repository}, p)
 }
 
 // judgeUntold decides a command that cannot be determined.

@@ -294,7 +294,7 @@ func (e *Event) unknown(in object) error {
 	if err := e.named("", map[string]any(in)); err != nil {
 		return err
 	}
-	return e.call(id, tool.Args(in)) // last: nobody is asked about a call whose files are denied
+	return e.call(id, tool.Args(in)) // last, because a denied file ends the call without a question
 }
 
 // Words at the end of an argument's name, for paths and for commands.
@@ -327,7 +327,10 @@ func (e *Event) named(name string, v any) error {
 
 func (e *Event) namedText(name, text string) error {
 	words := tool.Words(name)
-	is := func(list []string) bool { return len(words) > 0 && slices.Contains(list, words[len(words)-1]) }
+	is := func(list []string) bool {
+		n := len(words)
+		return n > 0 && slices.Contains(list, words[n-1]) || n > 1 && slices.Contains(list, words[n-2]+words[n-1]) // fileName
+	}
 	scheme, rest, isURL := strings.Cut(text, "://")
 	spaced := strings.ContainsFunc(text, isBlank)
 	switch {

@@ -136,7 +136,7 @@ func TestNamesOfOtherArguments(t *testing.T) {
 func TestFilesOfUnknownTools(t *testing.T) {
 	nested := []string{`%s`, `{"a":[0,%s,null]}`, `{"items":[{"x":true,"y":%s}]}`, `{"z":{"description":"d","q":%s}}`}
 	for agent, event := range events {
-		for _, name := range pathNames {
+		for _, name := range append(slices.Clip(pathNames), "fileName", "output_file", "inputPath") {
 			for _, value := range []string{`".env"`, `["ok",".env"]`, `"/w/.env"`, `"file:///w/.env"`, `"./.env"`, `"x/../.env"`, `[[".env"]]`, `{"path":".env"}`} {
 				for _, form := range nested {
 					input := fmt.Sprintf(form, fmt.Sprintf("{%q:%s}", name, value))

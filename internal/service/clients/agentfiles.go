@@ -32,7 +32,7 @@ type AgentSession struct {
 // AgentFiles finds the agent's own files of a session.
 type AgentFiles struct {
 	id, slug     string
-	config, temp string // real paths; temp is "" if there is no such folder of this person
+	config, temp string // real paths; temp: "" without a temporary folder of this person
 }
 
 // FilesOf gives the finder for a session; nil: the transcript is not where Claude Code keeps those of the person.
@@ -70,8 +70,9 @@ func (f *AgentFiles) Kind(path string) AgentFile {
 	in := func(root string, parts ...string) bool {
 		return root != "" && isBelow(filepath.Join(append([]string{root}, parts...)...), real)
 	}
+	memory := filepath.Join(f.config, "projects", f.slug, "memory")
 	switch {
-	case in(f.config, "projects", f.slug, "memory") && strings.HasSuffix(real, ".md"):
+	case real == memory, isBelow(memory, real) && strings.HasSuffix(real, ".md"):
 		return MemoryFile
 	case filepath.Dir(real) == filepath.Join(f.config, "plans") && strings.HasSuffix(real, ".md"):
 		return PlanFile
@@ -116,7 +117,7 @@ func tempName() string { return "claude-" + strconv.Itoa(os.Getuid()) }
 
 func isBelow(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// isOwnFolder reports whether a path is a folder of this person that nobody else can write to.
+// isOwnFolder reports whether a path is this person's own folder, without write access for others.
 func isOwnFolder(path string) bool {
 	st, err := os.Lstat(path)
 	return err == nil && st.IsDir() && st.Mode().Perm()&0o022 == 0 && home.OwnedByUs(path)

@@ -56,6 +56,7 @@ func TestAgentFiles(t *testing.T) {
 		config + "/plans/new.md":                            clients.PlanFile,
 		config + "/projects/-w/memory/MEMORY.md":            clients.MemoryFile,
 		config + "/projects/-w/memory/topic/new.md":         clients.MemoryFile,
+		config + "/projects/-w/memory":                      clients.MemoryFile,
 		config + "/projects/-w/memory/x.sh":                 clients.NoAgentFile,
 		config + "/projects/-w/memory/settings.md":          clients.NoAgentFile,
 		config + "/projects/-w/s1/up/secret":                clients.NoAgentFile,

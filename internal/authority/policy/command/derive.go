@@ -260,8 +260,14 @@ func climbs(p string) bool {
 	return false
 }
 
-// ownFolder matches a path in a folder that a sandbox has of its own, and the devices in it.
-var ownFolder = regex.Lazy(`^/(?:tmp|var/tmp|dev/shm)(?:/|$)|^/dev/(?:zero|full|u?random|tty|std(?:in|out|err)|fd/[0-9]+)$`)
+// ownFolder matches the folders that every sandbox has of its own, and files in them. ownDevice matches its own devices.
+var (
+	ownFolder = regex.Lazy(`^/(?:tmp|var/tmp|dev/shm)(?:/|$)`)
+	ownDevice = regex.Lazy(`^/dev/(?:zero|full|u?random|tty|std(?:in|out|err)|fd/[0-9]+)$`)
+)
+
+// InOwnFolder reports whether a clean path is in a folder that every sandbox has of its own.
+func InOwnFolder(path string) bool { return ownFolder.MatchString(path) }
 
 // loopback matches the names for which bash connects to the machine itself.
 var loopback = regex.Lazy(`^/dev/(?:tcp|udp)/(?:127\.0\.0\.1|localhost)/[0-9]+$`)
@@ -275,7 +281,7 @@ func (d *deriver) file(kind tool.ActionKind, p string) {
 	case !d.env.Foreign && loopback.MatchString(full): // in the sandbox's own network
 	case strings.HasPrefix(full, "/dev/tcp/"), strings.HasPrefix(full, "/dev/udp/"):
 		d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use http.get"})
-	case full != "" && (d.env.Foreign || !ownFolder.MatchString(full)):
+	case full != "" && (d.env.Foreign || !InOwnFolder(full) && !ownDevice.MatchString(full)):
 		d.add(tool.Action{Kind: kind, Path: full})
 	case full != "":
 		d.add(tool.Action{Kind: kind, Path: full, Argument: tool.FileArgument})

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/hook"
+	"github.com/remitrun/remit/internal/service/runs"
+)
+
+// maskKeys masks the keys in a reported output, before anything that can fail. Of a command that [hookDoor.sandboxed] replaced,
+// remit sh has masked the output.
+func (h *hookDoor) maskKeys(e *hook.Event) *hook.Masked {
+	if e.Phase != hook.After || h.confine && slices.ContainsFunc(e.Calls, func(c hook.Call) bool { return c.Tool == "shell.run" }) {
+		return nil
+	}
+	m := e.MaskKeys()
+	h.masked.Store(m)
+	return m
+}
+
+// maskAnyway replaces an error by the answer that masks the keys of a report: the agent has carried the call out, and shows
+// its model the output after an error.
+func (h *hookDoor) maskAnyway(answer []byte, err error) ([]byte, error) {
+	m := h.masked.Load()
+	if err == nil || m == nil {
+		return answer, err
+	}
+	answer, merr := m.Answer(show(fault.ForModel(err)))
+	if merr != nil {
+		return nil, errors.Join(err, merr)
+	}
+	h.complain(err)
+	return answer, nil
+}
+
+// after records the agent's report, and answers it if its output has keys that the policy does not show.
+func (h *hookDoor) after(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) ([]byte, error) {
+	m := h.masked.Load()
+	if m != nil {
+		shows, err := a.Runs.ShowsKeys(ctx, q, clientCalls(e))
+		if err != nil {
+			return nil, err
+		}
+		if shows {
+			m = nil
+			h.masked.Store(nil)
+		}
+	}
+	if !e.Internal {
+		if err := h.report(ctx, a, q, e); err != nil {
+			return nil, err
+		}
+	}
+	if m == nil {
+		return nil, nil
+	}
+	return m.Answer("")
+}
