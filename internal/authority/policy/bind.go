@@ -20,6 +20,7 @@ type Rules struct {
 	inherit   boundEntry // leaves the decision to other links
 	typed     boundEntry // asks about a command that a person typed and no entry matches
 	left      boundEntry // leaves a command's argument to the sandbox
+	agents    boundEntry // allows an agent's own file that no entry names
 	untold    untold
 	folders   []folder // commands.cwd
 	values    []boundVariable
@@ -55,6 +56,7 @@ func (p *Policy) Bind(env Env) (*Rules, error) {
 	r.builtin = r.synthetic("default", "built-in tools are allowed where tools.allow is absent")
 	r.inherit = r.synthetic("rest", "rest: inherit leaves this to the policies before")
 	r.left = r.synthetic("default", "no entry matches this argument, so the sandbox decides")
+	r.agents = r.synthetic("default", "it is the agent's own file, and no entry names it")
 	r.typed = r.synthetic("default", "no entry of commands knows it; the person who typed it must approve")
 	r.typed.effect = Ask
 	r.bindGates(d)

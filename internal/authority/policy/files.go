@@ -92,8 +92,12 @@ func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, seen
 		}
 	}
 	if a.Argument != tool.NoArgument && r.leaves(id, a, p) {
-		all.match(link, &r.left, a, nil)
-		return Allow, &r.left
+		left := &r.left
+		if a.Argument == tool.AgentArgument {
+			left = &r.agents
+		}
+		all.match(link, left, a, nil)
+		return Allow, left
 	}
 	return r.judgePlainPath(id, a, p, link, seen, all)
 }
