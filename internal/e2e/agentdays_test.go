@@ -217,7 +217,7 @@ func (w *world) rust(t *testing.T) {
 }
 
 func (w *world) dayEnviron() []string {
-	return append(w.environ(), "PATH="+w.dayPath(), "LANG=C.UTF-8", "SHELL=/bin/bash", "TERM=xterm-256color")
+	return append(w.environ(), "PATH="+w.dayPath(), "LANG=C.UTF-8", "SHELL=/bin/bash", "LOGNAME=ann", "TERM=xterm-256color")
 }
 
 // newPlay copies the template into a world of its own.

@@ -41,10 +41,18 @@ var plainSettings = map[string][]string{
 var leading = []string{"push.default", "push.followtags", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote", "rerere.enabled", "rerere.autoupdate", "status.showuntrackedfiles"}
 
 // IsPlain reports whether a setting, in lower case, can stand in a repository's own configuration: it names no program, and
-// leads to no other repository.
-func IsPlain(section, key string) bool {
+// leads to no other repository. An alias is plain if it shows something, or is the common short form of a command.
+func IsPlain(section, key, value string) bool {
+	if section == "alias" {
+		return shortForms[key] == value || showing.MatchString(value)
+	}
 	return slices.Contains(plainSettings[section], key) && !slices.Contains(leading, section+"."+key)
 }
+
+var (
+	shortForms = map[string]string{"co": "checkout", "ci": "commit", "sw": "switch", "br": "branch", "cp": "cherry-pick", "unstage": "reset head --"}
+	showing    = regex.Lazy(`^(?:branch(?: (?:-a|-r|-vv?|-av))*|(?:status|log|show|diff|shortlog|blame)(?: (?:-[a-z0-9]+|head|--(?:oneline|graph|all|decorate|stat|staged|cached|short|branch|name-only|name-status|word-diff|abbrev-commit|date=[a-z]+)))*)$`)
+)
 
 const (
 	maxIncluded = 10       // files, one in the other, as Git has it

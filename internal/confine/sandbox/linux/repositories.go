@@ -316,7 +316,7 @@ func harmlessConfig(text, earlier []byte, mayHold func(folder string) bool) bool
 			return true
 		}
 		in, m := configSection.FindStringSubmatch(section), configLine.FindStringSubmatch(line)
-		known := in != nil && m != nil && (slices.Contains(configKeys[in[1]], m[1]) || repository.IsPlain(in[1], m[1]))
+		known := in != nil && m != nil && (slices.Contains(configKeys[in[1]], m[1]) || repository.IsPlain(in[1], m[1], m[2]))
 		return known && !strings.Contains(m[2], "::")
 	})
 }

@@ -165,23 +165,24 @@ type decider struct {
 	ask     permit.Asker // nil: no approver can be asked
 	answers sandbox.Answers[string]
 
-	mu     sync.Mutex
-	said   map[string]bool
-	given  map[string]bool // actions that a person approved
-	over   bool            // the call has ended
-	list   []sandbox.Refusal
-	count  int
-	claims map[string]bool
-	late   func(tool.Refused) // is told of refusals after the call
-	uses   changes
-	kept   permit.CommandKeeper // nil: no copies are made
-	again  []string             // names of folders in which nothing is kept
-	top    string               // the workspace: the names of folders above it do not count
+	mu       sync.Mutex
+	said     map[string]bool
+	given    map[string]bool // actions that a person approved
+	over     bool            // the call has ended
+	list     []sandbox.Refusal
+	count    int
+	claims   map[string]bool
+	settings map[string]string  // of repositories, by their paths, as the command found them
+	late     func(tool.Refused) // is told of refusals after the call
+	uses     changes
+	kept     permit.CommandKeeper // nil: no copies are made
+	again    []string             // names of folders in which nothing is kept
+	top      string               // the workspace: the names of folders above it do not count
 }
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
 	chain, env := p.Chain(), p.Env()
-	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{},
+	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, settings: map[string]string{},
 		names: sync.OnceValue(func() *policy.LikeNames { return chain.NamesLike(sandbox.AnyName) })}
 }
 

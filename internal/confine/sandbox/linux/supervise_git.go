@@ -38,7 +38,7 @@ func (d *decider) ofRepository(r supervisor.Request, err error) error {
 	case !ok, !errors.As(err, &by), d.byEntry(r.Path, by):
 		return err
 	case removes && !strings.HasSuffix(part, ".lock") && d.elsewhere(git) != "":
-		return worktreeRefusal(r.Path, "its worktree "+d.elsewhere(git)+" is outside of the sandbox, where Git takes it for removed; prune and remove worktrees outside")
+		return ownRefusal(r.Path, "its worktree "+d.elsewhere(git)+" is outside of the sandbox, where Git takes it for removed; prune and remove worktrees outside")
 	case resumed[part] != nil:
 		return ifHarmless(r, err, resumed[part])
 	case r.Act == supervisor.Create|supervisor.Folder && (part == "" || part == "hooks"), removes && part == "":
@@ -159,34 +159,60 @@ func ifHarmless(r supervisor.Request, err error, harmless func(text []byte) bool
 
 // ofConfig decides about a file of settings: it may be replaced by one that names no new program.
 func (d *decider) ofConfig(r supervisor.Request, p string, err error) error {
-	was, rerr := os.ReadFile(d.at(p))
-	if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
-		return err
+	was, rerr := readSettings(d.at(p))
+	if rerr != nil {
+		return errors.Join(err, rerr)
 	}
 	mayHold := func(folder string) bool { return nested(path.Dir(p)) && d.holds(path.Dir(p), folder) }
+	began := d.settingsAt(p, string(was))
+	moves := func(text string) error {
+		if why := repository.Readdressed(began, text); why != "" {
+			return ownRefusal(r.Path, why+"; a person can do that outside of the sandbox")
+		}
+		return nil
+	}
 	switch r.Act &^ supervisor.Read {
 	case supervisor.Create | supervisor.Write, supervisor.Write | supervisor.Anew:
 		return supervisor.Draft{May: func(text []byte) error {
-			if was, rerr := os.ReadFile(d.at(p)); len(text) <= supervisor.MaxDraft && (rerr == nil || errors.Is(rerr, fs.ErrNotExist)) && harmlessConfig(text, was, nil) {
-				return nil
+			if was, rerr := readSettings(d.at(p)); len(text) <= supervisor.MaxDraft && rerr == nil && harmlessConfig(text, was, nil) {
+				return moves(string(text))
 			}
 			return err // also for core.worktree: links can be made meanwhile
 		}}
 	case supervisor.Remove:
-		if len(was) <= maxConfig && harmlessConfig(was, nil, mayHold) {
-			return nil
+		switch {
+		case !harmlessConfig(was, nil, mayHold):
+			return err
+		case sandbox.Within(d.top, path.Dir(path.Dir(p))):
+			return moves("") // else the next command could write it anew
 		}
-		return err
+		return nil
 	case supervisor.Create | supervisor.Moved:
 		text, rerr := readMoved(r.File)
 		if rerr != nil {
 			return errors.Join(err, rerr)
 		}
 		if harmlessConfig(text, was, mayHold) {
+			if err := moves(string(text)); err != nil {
+				return err
+			}
 			return supervisor.Instead{Content: text}
 		}
 	}
 	return err
+}
+
+// settingsAt is what a file of settings held when the command first came to it; now is what it holds.
+func (d *decider) settingsAt(p, now string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if text, known := d.settings[p]; known {
+		return text
+	}
+	if len(d.settings) < maxSettings {
+		d.settings[p] = now
+	}
+	return now // beyond the bound, a command cannot take back what it did itself
 }
 
 // holds reports whether a folder may have the files of a submodule: it is in the repository that has the submodule.
@@ -285,12 +311,30 @@ func (d *decider) lead(p string) string {
 	return d.leads.Lead(p)
 }
 
-// maxConfig bounds a repository's settings that are looked through.
-const maxConfig = 64 << 10
+// maxConfig bounds a repository's settings that are looked through, in bytes; maxSettings, how many files of settings are
+// kept as a command found them.
+const (
+	maxConfig   = 64 << 10
+	maxSettings = 200
+)
+
+// readSettings reads a file of settings; nil: there is none.
+func readSettings(file string) ([]byte, error) {
+	text, err := readRegular(file, unix.O_NOFOLLOW)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
 
 // readMoved reads a file by a descriptor without any access.
 func readMoved(fd int) ([]byte, error) {
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	return readRegular(fmt.Sprintf("/proc/self/fd/%d", fd), 0)
+}
+
+// readRegular reads a regular file of at most maxConfig bytes.
+func readRegular(file string, flags int) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
 	if err != nil {
 		return nil, err
 	}

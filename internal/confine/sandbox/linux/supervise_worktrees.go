@@ -23,9 +23,9 @@ func (d *decider) ofGitdir(r supervisor.Request, git string, err error) error {
 		return err // it says from where relative settings lead
 	}
 	if at := d.elsewhere(git); at != "" {
-		return worktreeRefusal(r.Path, "it names the worktree "+at+", which is outside of the sandbox")
+		return ownRefusal(r.Path, "it names the worktree "+at+", which is outside of the sandbox")
 	}
-	err = worktreeRefusal(r.Path, "a worktree that a command makes must be in a folder that files.write allows; make others outside of the sandbox")
+	err = ownRefusal(r.Path, "a worktree that a command makes must be in a folder that files.write allows; make others outside of the sandbox")
 	return ifHarmless(r, err, func(text []byte) bool {
 		folder, ok := worktreeIn(git, text)
 		if !ok {
@@ -75,6 +75,7 @@ func worktreeIn(git string, text []byte) (folder string, ok bool) {
 	return strings.CutSuffix(to, "/.git")
 }
 
-func worktreeRefusal(p, why string) error {
+// ownRefusal is a refusal to write a path that no entry of the policy gives.
+func ownRefusal(p, why string) error {
 	return refusal{tool.Action{Kind: tool.FileWrite, Path: p, Real: p}, policy.Decision{Reason: why}}
 }
