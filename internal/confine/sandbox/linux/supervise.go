@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
@@ -172,6 +173,8 @@ type decider struct {
 	list     []sandbox.Refusal
 	count    int
 	claims   map[string]bool
+	guesses  atomic.Int32       // refused reads of files that Git does not track
+	made     map[string]bool    // folders of repositories that the run has made
 	settings map[string]string  // of repositories, by their paths, as the command found them
 	late     func(tool.Refused) // is told of refusals after the call
 	uses     changes
@@ -182,7 +185,7 @@ type decider struct {
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
 	chain, env := p.Chain(), p.Env()
-	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, settings: map[string]string{},
+	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, settings: map[string]string{}, made: map[string]bool{},
 		names: sync.OnceValue(func() *policy.LikeNames { return chain.NamesLike(sandbox.AnyName) })}
 }
 
@@ -209,7 +212,7 @@ func (d *decider) judge(r supervisor.Request) error {
 		return d.connects(r)
 	}
 	if r.Act&supervisor.Read != 0 {
-		if err := d.may(tool.FileRead, r.Path); err != nil {
+		if err := d.may(tool.FileRead, r.Path); err != nil && !d.isCheckedOut(r, err) {
 			return err
 		}
 	}
@@ -217,13 +220,13 @@ func (d *decider) judge(r supervisor.Request) error {
 		return nil
 	}
 	d.claim(r)
-	if err := d.may(tool.FileWrite, r.Path); err != nil {
+	if err := d.may(tool.FileWrite, r.Path); err != nil && !d.opens(tool.FileWrite, r, err) {
 		if err = d.ofRepository(r, err); err != nil {
 			return err
 		}
 	}
 	if d.deletes && r.Act&supervisor.Remove != 0 {
-		if err := d.may(tool.FileDelete, r.Path); err != nil {
+		if err := d.may(tool.FileDelete, r.Path); err != nil && !d.opens(tool.FileDelete, r, err) {
 			return err
 		}
 	}
