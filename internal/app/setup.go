@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -178,11 +177,7 @@ func (s Setup) policyText(moved []string) string {
 	if len(moved) == 0 {
 		return s.Source
 	}
-	entries := make([]string, len(moved))
-	for i, name := range moved {
-		entries[i] = strconv.Quote("mcp:" + name + ":*")
-	}
-	list := "[" + strings.Join(entries, ", ") + "]"
+	list := `["mcp:` + strings.Join(moved, `:*", "mcp:`) + `:*"]`
 	const about = "\n# MCP servers that the agents use by Remit's gateway.\n"
 	if p, err := policy.Parse("remit.yaml", []byte(s.Source)); err == nil && p.Mentions("tools") {
 		return s.Source + about + "# You are asked about their tools. To allow them, write above: tools: {unlisted: ask, allow: " + list + "}\n"
