@@ -260,14 +260,16 @@ func (h *hookDoor) look(e *hook.Event) error {
 	return nil
 }
 
-// ownFileTool is the tool by which policies decide about an agent's own file; "": it is not one. Notes instruct later
-// sessions, so a policy must name the tool that writes them.
+// ownFileTool is the tool by which policies decide about an agent's own file; "": it is not one. Notes and plans of
+// other sessions instruct those, so a policy must name the tool that writes them.
 func ownFileTool(kind clients.AgentFile, agent string, write bool) tool.ID {
 	switch {
 	case kind == clients.NoAgentFile, kind == clients.OutputFile && write:
 		return ""
 	case kind == clients.MemoryFile && write:
 		return tool.ID(tool.AgentTools + agent + ":memory")
+	case kind == clients.OtherPlan && write:
+		return tool.ID(tool.AgentTools + agent + ":plan")
 	case write:
 		return tool.AgentWrite
 	case kind == clients.OutputFile, kind == clients.ScratchFile:
