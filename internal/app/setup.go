@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,19 +171,18 @@ func (a *App) planServers(q SetupRequest, found []clients.Found) (out []AgentSer
 	return out
 }
 
-// policyText is the policy that is written: the profile, and a question for each tool of the moved servers.
+// policyText is the policy that is written: the profile, and a question for each tool of the moved servers. A profile with
+// a section tools asks about them already, and gets the line that allows them.
 func (s Setup) policyText(moved []string) string {
 	if len(moved) == 0 {
 		return s.Source
 	}
-	text := s.Source + "\n# MCP servers that the agents use by Remit's gateway.\ntools:\n  ask:\n"
-	for _, name := range moved {
-		text += fmt.Sprintf("    - %q\n", "mcp:"+name+":*")
+	list := `["mcp:` + strings.Join(moved, `:*", "mcp:`) + `:*"]`
+	const about = "\n# MCP servers that the agents use by Remit's gateway.\n"
+	if p, err := policy.Parse("remit.yaml", []byte(s.Source)); err == nil && p.Mentions("tools") {
+		return s.Source + about + "# You are asked about their tools. To allow them, write above: tools: {unlisted: ask, allow: " + list + "}\n"
 	}
-	if _, err := policy.Parse("remit.yaml", []byte(text)); err != nil {
-		return s.Source // the profile has rules for tools, most of which ask about all servers
-	}
-	return text
+	return s.Source + about + "tools: {ask: " + list + "}\n"
 }
 
 // SetUp writes and trusts the policy, installs the hooks of all agents that were found, and

@@ -99,6 +99,7 @@ type hookDoor struct {
 	confined                 *confinedHooks // of an agent that is confined as a whole; else nil
 	installed                string         // the workspace that the hook was installed for
 	scratch                  string         // the agent's folder for scratch files of the session; "": none is known
+	about                    string         // the description of an unknown tool and its arguments; "": the tool is known
 	elsewhere                string         // why the agent's folder is outside of the workspace; "": it is not
 
 	masked atomic.Pointer[hook.Masked] // of a report whose output has keys; nil: it has none, or the policy shows them
@@ -164,6 +165,9 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		return nil, fault.Wrap(fault.Usage, err, "the event cannot be read: %v", err)
 	}
 	e, err := hook.Parse(h.agent, src)
+	if err == nil && e.Phase == hook.Before {
+		h.settleFiles(e)
+	}
 	if err == nil && e.Phase == hook.Before && h.confined == nil {
 		err = h.look(e)
 	}
@@ -207,8 +211,6 @@ func (h *hookDoor) before(ctx context.Context, a *app.App, q runs.ClientRequest,
 	case !ok || !h.confine:
 	case h.elsewhere != "": // it would run in another folder than the agent believes
 		e.Refusal = h.elsewhere
-	case len(e.Calls) > 1: // the command is an argument of a tool that is not a shell
-		e.Refusal = fmt.Sprintf("the tool %.80q of %s has a command, which remit cannot run in the sandbox; use the agent's shell", e.Tool, e.Agent)
 	default:
 		var asked runs.Asked
 		if e.Asks && h.confined == nil {
@@ -258,14 +260,16 @@ func (h *hookDoor) look(e *hook.Event) error {
 	return nil
 }
 
-// ownFileTool is the tool by which policies decide about an agent's own file; "": it is not one. Notes instruct later
-// sessions, so a policy must name the tool that writes them.
+// ownFileTool is the tool by which policies decide about an agent's own file; "": it is not one. Notes and plans of
+// other sessions instruct those, so a policy must name the tool that writes them.
 func ownFileTool(kind clients.AgentFile, agent string, write bool) tool.ID {
 	switch {
 	case kind == clients.NoAgentFile, kind == clients.OutputFile && write:
 		return ""
 	case kind == clients.MemoryFile && write:
 		return tool.ID(tool.AgentTools + agent + ":memory")
+	case kind == clients.OtherPlan && write:
+		return tool.ID(tool.AgentTools + agent + ":plan")
 	case write:
 		return tool.AgentWrite
 	case kind == clients.OutputFile, kind == clients.ScratchFile:
@@ -398,14 +402,18 @@ func (h *hookDoor) decide(ctx context.Context, a *app.App, q runs.ClientRequest,
 	if err != nil {
 		return hook.Verdict{}, err
 	}
+	if err := h.settle(c, e); err != nil {
+		e.Refusal = fault.ForModel(err)
+	}
 	if e.Refusal != "" {
 		o, err := c.Refuse(ctx, runner.Call{Tool: tool.ID(tool.AgentTools + e.Agent + ":" + e.Tool), Step: e.ID}, fault.New(fault.Denied, "%s", e.Refusal))
 		return h.verdict(c, o), err
 	}
 	outcomes, err := c.Authorize(ctx, e.Search, clientCalls(e)...)
 	v := hook.Verdict{Effect: policy.Allow}
-	for _, o := range outcomes {
-		if one := h.verdict(c, o); one.Effect < v.Effect || v.Reason == "" {
+	for i, o := range outcomes {
+		one := h.aboutCall(e, i, h.verdict(c, o))
+		if one.Effect < v.Effect || v.Reason == "" || h.about != "" && one.Effect == policy.Allow && v.Effect == policy.Allow { // the last is the tool
 			v = one
 		}
 	}

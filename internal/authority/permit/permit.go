@@ -215,7 +215,7 @@ func (p Permit) Traffic() (in, out int64) {
 // have been added since; the action itself must be the same.
 func (p Permit) approved(a tool.Action) bool {
 	return slices.ContainsFunc(p.s.terms.Approved, func(ok tool.Action) bool {
-		return ok.Kind == a.Kind && ok.Unknown == a.Unknown && ok.Argument == a.Argument && ok.Path == a.Path && ok.Target == a.Target &&
+		return ok.Kind == a.Kind && ok.Unknown == a.Unknown && ok.Argument == a.Argument && ok.Entry == a.Entry && ok.Path == a.Path && ok.Target == a.Target &&
 			slices.Equal(ok.Argv, a.Argv) && ok.Dir == a.Dir && ok.Typed == a.Typed && ok.Model == a.Model && ok.API == a.API && ok.Database == a.Database && ok.SQL == a.SQL &&
 			(ok.Real == "" || ok.Real == a.Real) && (ok.Exe == "" || ok.Exe == a.Exe)
 	})

@@ -24,7 +24,8 @@ type Rules struct {
 	untold    untold
 	folders   []folder // commands.cwd
 	values    []boundVariable
-	misplaced boundEntry // denies a command outside of folders
+	misplaced boundEntry  // denies a command outside of folders
+	unlisted  *boundEntry // asks about tools that no entry matches; nil: they are denied
 	gate      *boundEntry
 	risk      tool.Risk
 	gates     boundGates

@@ -320,7 +320,7 @@ func (c *checker) reachable(d *content, section string) bool {
 		return slices.ContainsFunc(s.lists[Deny], func(en entry) bool { return en.tool().args == nil && en.tool().matchName(id) })
 	}
 	allowed := func(id tool.ID) bool {
-		return !s.allowSet || slices.ContainsFunc(slices.Concat(s.lists[Allow], s.lists[Ask]), func(en entry) bool { return en.tool().matchName(id) })
+		return !s.allowSet || s.unlisted == Ask.String() || slices.ContainsFunc(slices.Concat(s.lists[Allow], s.lists[Ask]), func(en entry) bool { return en.tool().matchName(id) })
 	}
 	for _, t := range slices.Concat(c.in.Tools, c.in.Unlisted) {
 		if slices.Contains(sectionsOf(t), section) && allowed(t.ID) && !denied(t.ID) {

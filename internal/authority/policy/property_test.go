@@ -22,16 +22,21 @@ var (
 // line is where an entry is in the file of a policy.
 var line = regexp.MustCompile(`:\d+\)`)
 
-type doc struct{ allow, ask, deny, tAllow, tAsk, tDeny []string }
+type doc struct {
+	allow, ask, deny, tAllow, tAsk, tDeny []string
+
+	unlisted string
+}
 
 func (d doc) String() string {
-	return fmt.Sprintf("files: {read: {allow: %s, ask: %s, deny: %s}}\ntools: {allow: %s, ask: %s, deny: %s}",
-		quoted(d.allow), quoted(d.ask), quoted(d.deny), quoted(d.tAllow), quoted(d.tAsk), quoted(d.tDeny))
+	return fmt.Sprintf("files: {read: {allow: %s, ask: %s, deny: %s}}\ntools: {allow: %s, ask: %s, deny: %s, unlisted: %s}",
+		quoted(d.allow), quoted(d.ask), quoted(d.deny), quoted(d.tAllow), quoted(d.tAsk), quoted(d.tDeny), d.unlisted)
 }
 
 func drawDoc(t *rapid.T, name string) doc {
 	return doc{lists.Draw(t, name+" allow"), lists.Draw(t, name+" ask"), lists.Draw(t, name+" deny"),
-		toolIDs.Draw(t, name+" tools"), toolIDs.Draw(t, name+" tools ask"), toolIDs.Draw(t, name+" tools deny")}
+		toolIDs.Draw(t, name+" tools"), toolIDs.Draw(t, name+" tools ask"), toolIDs.Draw(t, name+" tools deny"),
+		rapid.SampledFrom([]string{"ask", "deny"}).Draw(t, name+" unlisted")}
 }
 
 func drawCall(t *rapid.T) policy.Call {
@@ -85,7 +90,7 @@ func TestPropertiesOfDecisions(t *testing.T) {
 		}
 
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		mixed := doc{shuffled(d.allow, r), shuffled(d.ask, r), shuffled(d.deny, r), shuffled(d.tAllow, r), shuffled(d.tAsk, r), shuffled(d.tDeny, r)}
+		mixed := doc{shuffled(d.allow, r), shuffled(d.ask, r), shuffled(d.deny, r), shuffled(d.tAllow, r), shuffled(d.tAsk, r), shuffled(d.tDeny, r), d.unlisted}
 		if e := mustChain(t, mixed).Decide(call).Effect; e != got.Effect {
 			t.Fatalf("another order made %v of %v", e, got.Effect)
 		}

@@ -98,7 +98,7 @@ func (c Chain) Allowing(call Call) [][]Entry {
 			continue
 		}
 		list := []Entry{}
-		if call.Tool.Source == "builtin" && !r.sections[toolSection].allowSet {
+		if r.allowsBuiltIn(call.Tool) {
 			list = nil
 		}
 		for i := range r.sections[toolSection].lists[Allow] {

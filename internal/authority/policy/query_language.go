@@ -88,7 +88,10 @@ func (r *Rules) language(b *language.Builder, id sectionID, least Effect) langua
 	if id == commandSection && r.untold.inside != nil {
 		in = append(in, language.All) // programs of the workspace, and perhaps less
 	}
-	if id == toolSection && !s.allowSet {
+	if id == toolSection && r.unlisted != nil && least < Allow {
+		in = append(in, language.All)
+	}
+	if id == toolSection && (!s.allowSet || r.unlisted != nil) {
 		in = append(in, b.Repeat(b.NotIn(':', ':'))) // the built-in tools; others have a source in their ID
 	}
 	return b.And(b.Or(in...), b.Not(b.Or(not...)))
@@ -345,7 +348,7 @@ func (c Chain) Naming(t *tool.Spec) bool {
 	for _, r := range c {
 		s := &r.sections[toolSection]
 		names := func(b boundEntry) bool { return b.hasPrefix(t.ID) && b.tool().matchName(t.ID) }
-		open := s.inherits || !s.allowSet && t.Source == "builtin" || slices.ContainsFunc(slices.Concat(s.lists[Ask], s.lists[Allow]), names)
+		open := s.inherits || r.unlisted != nil || r.allowsBuiltIn(t) || slices.ContainsFunc(slices.Concat(s.lists[Ask], s.lists[Allow]), names)
 		shut := slices.ContainsFunc(s.lists[Deny], func(b boundEntry) bool { return names(b) && b.tool().args == nil })
 		if !open || shut {
 			return false

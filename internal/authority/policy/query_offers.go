@@ -36,7 +36,7 @@ func (c Chain) OpensTools() bool {
 			return false
 		}
 		s := &r.sections[toolSection]
-		if !s.inherits && s.allowSet && len(s.lists[Allow])+len(s.lists[Ask]) == 0 {
+		if !s.inherits && s.allowSet && r.unlisted == nil && len(s.lists[Allow])+len(s.lists[Ask]) == 0 {
 			return false
 		}
 	}
@@ -53,6 +53,8 @@ func (c Chain) opens(id sectionID) bool {
 		switch {
 		case s.inherits:
 		case len(s.lists[Allow])+len(s.lists[Ask]) > 0:
+			said = true
+		case id == toolSection && r.unlisted != nil:
 			said = true
 		case id == toolSection && !s.allowSet: // the built-in ones
 		default:
@@ -119,7 +121,7 @@ func (r *Rules) offers(t *tool.Spec) bool {
 			}
 		}
 	}
-	return !s.allowSet && t.Source == "builtin"
+	return r.unlisted != nil || r.allowsBuiltIn(t)
 }
 
 // neededSection is the section that every call of a built-in tool needs: that of its
@@ -174,15 +176,20 @@ func (c Chain) written(id sectionID) []string {
 			line += " of policy " + strconv.Quote(clip.Text(name, 40))
 		}
 		switch texts := entryTexts(s.lists[Allow]); {
+		case texts != "" && id == toolSection && r.unlisted != nil:
+			line += ": the built-in tools, " + texts
 		case texts != "":
 			line += ": " + texts
-		case id == toolSection && !s.allowSet:
+		case id == toolSection && (!s.allowSet || r.unlisted != nil):
 			line += ": the built-in tools"
 		default:
 			line += ": nothing"
 		}
 		if texts := entryTexts(s.lists[Ask]); texts != "" {
 			line += "; a person is asked about " + texts
+		}
+		if id == toolSection && r.unlisted != nil {
+			line += "; a person is asked about all other tools"
 		}
 		out = append(out, line)
 	}

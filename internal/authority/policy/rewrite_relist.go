@@ -3,6 +3,7 @@ package policy
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -101,8 +102,27 @@ func (c Chain) carryAsked(d *content, id tool.ID, asked bool) error {
 			}
 			d.tools.add(Ask, en)
 		}
+		if err := c.carryUnlisted(d, i, id, asked); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// carryUnlisted adds an entry of ask for a tool that a person was asked about because no entry of one link matched its call.
+func (c Chain) carryUnlisted(d *content, link int, id tool.ID, asked bool) error {
+	r, builtin := c[link], !strings.Contains(string(id), ":") // others have a source in their ID
+	s := &r.sections[toolSection]
+	names := func(b boundEntry) bool { return b.tool().matchName(id) }
+	always := func(b boundEntry) bool { return names(b) && b.tool().args == nil }
+	if !asked || r.unlisted == nil || slices.ContainsFunc(slices.Concat(s.lists[Ask], s.lists[Allow]), always) || builtin && !slices.ContainsFunc(s.lists[Allow], names) {
+		return nil
+	}
+	if o := c.constraining(id, link); o != nil || c.acting(id) != "" {
+		return fault.New(fault.PolicyInvalid, "the policies of the chain cannot be written as one: %q asks about %s by tools.unlisted, and an entry constrains its arguments",
+			r.policy.Name(), id)
+	}
+	return d.also(toolSection, Ask, string(id))
 }
 
 // acting returns an entry that makes actions of a tool's arguments, or "".
@@ -186,7 +206,7 @@ func (c Chain) carryModes(d *content) {
 		d.isolation.keys = "show"
 	}
 	d.mcp = c.MCP().settings()
-	d.network.inspect, d.durability = false, ""
+	d.network.inspect, d.durability, d.tools.unlisted = false, "", ""
 	d.tools.askFromRisk, d.tools.denyFromRisk, d.tools.adminFromRisk, d.tools.planFromRisk = nil, nil, nil, nil
 	for _, r := range c {
 		o := r.policy.content()

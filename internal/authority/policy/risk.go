@@ -25,6 +25,10 @@ func (r *Rules) bindGates(d *content) {
 		b := r.gateEntry(Ask, g.pos.Line, "tools.ask_from_risk", g.risk.String())
 		r.gate, r.risk = &b, g.risk
 	}
+	if d.tools.unlisted == Ask.String() {
+		b := r.gateEntry(Ask, d.tools.unlistedPos.Line, "tools.unlisted", d.tools.unlisted)
+		r.unlisted = &b
+	}
 	if b := r.riskRule(Deny, d.tools.denyFromRisk, "deny_from_risk", "denied"); b != nil {
 		r.gates.risks = append(r.gates.risks, *b)
 	}

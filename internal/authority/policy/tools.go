@@ -2,11 +2,13 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -16,11 +18,15 @@ type toolSettings struct {
 	section
 
 	askFromRisk, denyFromRisk, adminFromRisk, planFromRisk *riskGate
+
+	unlisted    string // "ask" or "deny"; "" is deny
+	unlistedPos fault.Pos
 }
 
 func (s *toolSettings) setting() setting {
 	return s.section.setting("tools", toolSection, risk("ask_from_risk", &s.askFromRisk), risk("deny_from_risk", &s.denyFromRisk),
-		risk("admin_from_risk", &s.adminFromRisk), risk("frozen_plan_from_risk", &s.planFromRisk))
+		risk("admin_from_risk", &s.adminFromRisk), risk("frozen_plan_from_risk", &s.planFromRisk),
+		choice("unlisted", &s.unlisted, Ask.String(), Deny.String()).at(&s.unlistedPos))
 }
 
 // toolPattern is an entry of tools.
@@ -160,12 +166,17 @@ func (r *Rules) judgeToolAmong(c *candidates, call *Call, link int, all *collect
 			}
 		}
 	}
-	builtin := !s.allowSet && call.Tool.Source == "builtin"
+	builtin := best == nil && r.allowsBuiltIn(call.Tool)
 	if r.gate != nil && call.Tool.Risk >= r.risk && (best == nil || best.effect != Deny || all != nil) && (best != nil || builtin) {
 		note(r.gate) // asks about an allowed call; allows nothing by itself
 	}
 	if best == nil && builtin {
 		note(&r.builtin)
+	}
+	if best == nil && r.unlisted != nil {
+		b := *r.unlisted
+		b.reason = fmt.Sprintf("needs approval by %s: no entry of tools matches %q; an entry of tools.allow allows it without a question", b.rule.String(), call.Tool.ID)
+		note(&b)
 	}
 	if best == nil {
 		if all != nil {
@@ -174,6 +185,14 @@ func (r *Rules) judgeToolAmong(c *candidates, call *Call, link int, all *collect
 		return Deny, nil
 	}
 	return best.effect, best
+}
+
+// allowsBuiltIn reports whether a tool is built in, and allowed where no entry matches its call. Where tools.unlisted
+// opens a list of allowed tools, an entry of that list still bounds the tool that it names.
+func (r *Rules) allowsBuiltIn(t *tool.Spec) bool {
+	s := &r.sections[toolSection]
+	names := func(b boundEntry) bool { return b.tool().matchName(t.ID) }
+	return t.Source == "builtin" && (!s.allowSet || r.unlisted != nil && !slices.ContainsFunc(s.lists[Allow], names))
 }
 
 func (r *Rules) matchesCall(b *boundEntry, call *Call) bool {

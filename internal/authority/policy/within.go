@@ -93,7 +93,7 @@ func (x *context) within(c *constraint, v any) truth {
 func contains(list []tool.Action, a *tool.Action) bool {
 	for i := range list {
 		b := &list[i]
-		if a.Kind == b.Kind && a.Argument == b.Argument && a.Unknown == b.Unknown && a.Path == b.Path && a.Target == b.Target &&
+		if a.Kind == b.Kind && a.Argument == b.Argument && a.Entry == b.Entry && a.Unknown == b.Unknown && a.Path == b.Path && a.Target == b.Target &&
 			a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.EqualFunc(a.Input, b.Input, slices.Equal[[]string]) {
 			return true
 		}

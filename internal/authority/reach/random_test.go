@@ -113,7 +113,7 @@ func randomPolicy(rnd *rand.Rand) string {
 	net := func() string { return pick("api.test", "*", "POST api.test", "GET *.test", "evil.test") }
 	doc := fmt.Sprintf("files: {read: {allow: ['%s', '%s'], ask: ['%s'], deny: ['%s']}, write: {allow: ['%s'], deny: ['%s']}}\nnetwork: {allow: ['%s'], ask: ['%s'], deny: ['%s']}\n",
 		files(), files(), files(), files(), files(), files(), net(), net(), net())
-	doc += pick("", "", "tools: {allow: [fs.read, fs.write, http.get]}\n", "tools: {deny: [http.get]}\n", "tools: {allow: [fs.read, http.get]}\n")
+	doc += pick("", "", "tools: {allow: [fs.read, fs.write, http.get]}\n", "tools: {deny: [http.get]}\n", "tools: {allow: [fs.read, http.get]}\n", "tools: {allow: [fs.read], unlisted: ask}\n")
 	doc += fmt.Sprintf("roles:\n  agent:a: {rest: inherit, network: {allow: ['%s']}}\n  agent:b: {rest: inherit, files: {read: {allow: ['%s']}, write: {allow: ['%s']}}}\n", net(), files(), files())
 	switch rnd.IntN(3) {
 	case 0:

@@ -50,6 +50,8 @@ type Action struct {
 	// Lead is Real, or a folder above it, if settings of Git name that for programs or further settings, or if it makes
 	// or steers a repository that has no .git (a fact).
 	Lead string `json:",omitempty"`
+	// Entry: the entry of the folder is removed or renamed. If it is a link, Real is the link itself.
+	Entry bool `json:",omitempty"`
 	// Argument: a command is given the file by name. Remit opens nothing for it.
 	Argument Argument `json:",omitempty"`
 

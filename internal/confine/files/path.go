@@ -137,6 +137,20 @@ func ResolveIn(ctx context.Context, held permit.Held, env tool.Env, asked string
 	return clean, real, nil
 }
 
+// RealPath gives the fact [tool.Action.Real] of an action on a file. If the action is about the entry of a folder, a link is
+// not followed where it is the last name of the path.
+func RealPath(ctx context.Context, held permit.Held, env tool.Env, a *tool.Action) (string, error) {
+	if !a.Entry || a.Path == "/" {
+		_, real, err := ResolveIn(ctx, held, env, a.Path)
+		return real, err
+	}
+	_, dir, err := ResolveIn(ctx, held, env, path.Dir(a.Path))
+	if err != nil {
+		return "", err
+	}
+	return path.Join(dir, path.Base(a.Path)), nil
+}
+
 var (
 	errLoop  = errors.New("too many symbolic links")
 	errMagic = errors.New("a link of the process file system")

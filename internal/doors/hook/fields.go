@@ -247,7 +247,7 @@ func spellings(path string) []string {
 
 // fileCall adds a call of a file tool, for each path that the agent may open.
 func (e *Event) fileCall(id tool.ID, args tool.Args) error {
-	calls := []Call{{id, args}}
+	calls := []Call{{Tool: id, Args: args}}
 	for _, clean := range cleaners {
 		other := maps.Clone(args)
 		for _, name := range []string{"path", "from", "to"} {
@@ -256,7 +256,7 @@ func (e *Event) fileCall(id tool.ID, args tool.Args) error {
 			}
 		}
 		if !slices.ContainsFunc(calls, func(c Call) bool { return reflect.DeepEqual(c.Args, other) }) {
-			calls = append(calls, Call{id, other})
+			calls = append(calls, Call{Tool: id, Args: other})
 		}
 	}
 	e.Calls = append(e.Calls, calls...)

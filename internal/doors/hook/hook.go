@@ -7,7 +7,6 @@ package hook
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,6 +42,12 @@ const (
 type Call struct {
 	Tool tool.ID
 	Args tool.Args
+
+	// Argument is the place of the argument of an unknown tool behind the call, as files[0].path; "": the call is the agent's own
+	// tool.
+	Argument string
+	// Guess: the argument may also be plain text. The call counts if its file exists, or if an entry of the policy is about it.
+	Guess bool
 }
 
 // Event is what an agent told.
@@ -207,10 +212,11 @@ func (e *Event) Answer(v Verdict) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Script returns the script for the agent's shell; ok reports that the event is about a command.
+// Script returns the script for the agent's shell; ok reports that the event is about a command of that shell. A command in
+// an argument of an unknown tool is not.
 func (e *Event) Script() (script string, ok bool) {
 	for _, c := range e.Calls {
-		if e.Phase == Before && c.Tool == "shell.run" {
+		if e.Phase == Before && c.Tool == "shell.run" && c.Argument == "" {
 			script, _ = c.Args["script"].(string)
 			return script, true
 		}
@@ -255,6 +261,9 @@ func (e *Event) OwnFiles(of func(path string, write bool) tool.ID) {
 	for i, c := range calls {
 		write := c.Tool == "fs.write" || c.Tool == "fs.edit"
 		path, _ := c.Args["path"].(string)
+		if c.Guess {
+			continue
+		}
 		if strings.HasPrefix(string(c.Tool), tool.AgentTools) || strings.HasPrefix(string(c.Tool), "mcp:") {
 			continue // decided by itself
 		}
@@ -278,78 +287,6 @@ func (e *Event) refuse(format string, args ...any) error {
 
 // call adds a call.
 func (e *Event) call(id tool.ID, args tool.Args) error {
-	e.Calls = append(e.Calls, Call{id, args})
+	e.Calls = append(e.Calls, Call{Tool: id, Args: args})
 	return nil
-}
-
-// unknown adds the calls of a tool that this package does not know: for what its arguments name, and for the tool by its name.
-func (e *Event) unknown(in object) error {
-	id := tool.ID(tool.AgentTools + e.Agent + ":" + e.Tool)
-	if _, err := tool.ParseID(string(id)); err != nil {
-		return e.refuse("remit does not know the tool %.80q of %s, and no policy can name it", e.Tool, e.Agent)
-	}
-	if in == nil {
-		in = object{}
-	}
-	if err := e.named("", map[string]any(in)); err != nil {
-		return err
-	}
-	return e.call(id, tool.Args(in)) // last, because a denied file ends the call without a question
-}
-
-// Words at the end of an argument's name, for paths and for commands.
-var (
-	pathWords    = strings.Fields("path paths file files filename filenames filepath filepaths dir dirs directory directories folder folders cwd workdir uri")
-	commandWords = strings.Fields("command commands cmd script commandline")
-)
-
-// named adds calls for the files, URLs and commands in an argument of an unknown tool. A file counts as
-// read: other uses of it by the tool are not known.
-func (e *Event) named(name string, v any) error {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, field := range slices.Sorted(maps.Keys(v)) {
-			if err := e.named(field, v[field]); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for _, one := range v {
-			if err := e.named(name, one); err != nil {
-				return err
-			}
-		}
-	case string:
-		return e.namedText(name, v)
-	}
-	return nil
-}
-
-func (e *Event) namedText(name, text string) error {
-	words := tool.Words(name)
-	is := func(list []string) bool {
-		n := len(words)
-		return n > 0 && slices.Contains(list, words[n-1]) || n > 1 && slices.Contains(list, words[n-2]+words[n-1]) // fileName
-	}
-	scheme, rest, isURL := strings.Cut(text, "://")
-	spaced := strings.ContainsFunc(text, isBlank)
-	switch {
-	case text == "" || len(e.Calls) > maxCalls:
-		return nil
-	case is(commandWords):
-		return e.script(text, e.Dir)
-	case isURL && spaced:
-		return nil // a text that begins with a URL
-	case isURL && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
-		return e.call("http.get", tool.Args{"url": text})
-	case isURL && strings.EqualFold(scheme, "file"):
-		text = rest
-	case isURL, !is(pathWords) && (spaced || strings.LastIndexByte(text, '/') <= 0 || !filepath.IsAbs(text)):
-		return nil
-	}
-	p, err := e.path(text)
-	if err != nil {
-		return err
-	}
-	return e.fileCall("fs.read", tool.Args{"path": p})
 }

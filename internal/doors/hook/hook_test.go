@@ -110,10 +110,17 @@ func TestTools(t *testing.T) {
 		{"claude", before("Monitor", `{}`), `error: the field "command" is missing or empty`},
 		{"claude", before("LSP", `{"operation":"hover","filePath":"a.go","line":1,"character":1}`), `[fs.read {"path":"/w/a.go"}]`},
 		{"claude", before("PowerShell", `{"command":"git status"}`), `[shell.run {"cwd":"/w","script":"git status"}] [agent:claude:PowerShell {"command":"git status"}]`},
-		{"claude", before("Artifact", `{"file_path":"../a","assets":[{"localFile":"b"}],"title":"/t"}`), `[fs.read {"path":"/w/b"}] [fs.read {"path":"/w/../a"}] [fs.read {"path":"/a"}] [agent:claude:Artifact {"assets":[{"localFile":"b"}],"file_path":"../a","title":"/t"}]`},
-		{"claude", before("New", `{"text":"/etc/x","note":"/review the file","page":"HTTPS://a.example/x","about":"https://a.example is new","at":"file:///etc/y"}`), `[fs.read {"path":"/etc/y"}] [http.get {"url":"HTTPS://a.example/x"}] [fs.read {"path":"/etc/x"}] ` +
+		{"claude", before("Artifact", `{"file_path":"../a","assets":[{"localFile":"b"}],"title":"/t"}`), `[fs.read {"path":"/w/b"}] [fs.read {"path":"/w/../a"}] [fs.read {"path":"/a"}] [fs.read? {"path":"/t"}] [agent:claude:Artifact {"assets":[{"localFile":"b"}],"file_path":"../a","title":"/t"}]`},
+		{"claude", before("New", `{"text":"/etc/x","note":"/review the file","page":"HTTPS://a.example/x","about":"https://a.example is new","at":"file:///etc/y"}`), `[fs.read {"path":"/etc/y"}] [fs.read? {"path":"/review the file"}] [http.get? {"url":"https://a.example/x"}] [fs.read? {"path":"/etc/x"}] ` +
 			`[agent:claude:New {"about":"https://a.example is new","at":"file:///etc/y","note":"/review the file","page":"HTTPS://a.example/x","text":"/etc/x"}]`},
-		{"claude", before("New", `{"paths":["~/x"]}`), `error: the path "~/x" starts with ~, which agents expand differently`},
+		{"claude", before("New", `{"paths":["~/x"]}`), `[fs.read {"path":"~/x"}] [agent:claude:New {"paths":["~/x"]}]`},
+		{"claude", before("New", `{"path":"C:\\x"}`), `[fs.read? {"path":"/w/C:\\x"}] [fs.read? {"path":"/w/C:/x"}] [agent:claude:New {"path":"C:\\x"}]`},
+		{"claude", before("New", `{"path":"@scope/pkg"}`), `[fs.read? {"path":"/w/@scope/pkg"}] [fs.read? {"path":"/w/scope/pkg"}] [agent:claude:New {"path":"@scope/pkg"}]`},
+		{"claude", before("New", `{"search":"file://","q":"/","z":"//"}`), `[fs.read? {"path":"/"}] [fs.read? {"path":"//"}] [agent:claude:New {"q":"/","search":"file://","z":"//"}]`},
+		{"claude", before("New", `{"url":"a.example","uri":"x://y","href":"ws://b.example/c"}`), `[http.get {"url":"http://b.example/c"}] [http.get? {"url":"https://a.example"}] [agent:claude:New {"href":"ws://b.example/c","uri":"x://y","url":"a.example"}]`},
+		{"claude", before("New", `{"command":"save"}`), `[shell.run {"cwd":"/w","script":"save"}] [agent:claude:New {"command":"save"}]`},
+		{"claude", before("New", `{"command":"git","args":["push","a b"]}`), `[shell.run {"cwd":"/w","script":"git push 'a b'"}] [shell.run {"cwd":"/w","script":"git"}] [agent:claude:New {"args":["push","a b"],"command":"git"}]`},
+		{"claude", before("New", `{"command":{"program":"sudo","args":["ls"]}}`), `[shell.run? {"cwd":"/w","script":"sudo ls"}] [shell.run? {"cwd":"/w","script":"ls"}] [shell.run? {"cwd":"/w","script":"sudo"}] [agent:claude:New {"command":{"args":["ls"],"program":"sudo"}}]`},
 		{"claude", before("ReadMcpResourceTool", `{"server":"gh","uri":"file:///x"}`), `[mcp:gh:resources.read {"server":"gh","uri":"file:///x"}]`},
 		{"claude", before("WebSearch", `{"query":"q"}`), `[provider.search {"query":"q"}]`},
 		{"gemini", gemini("google_web_search", `{"query":"q"}`), `[provider.search {"query":"q"}]`},
@@ -174,7 +181,8 @@ func describe(e *hook.Event, err error) string {
 		if err != nil {
 			return err.Error()
 		}
-		parts = append(parts, "["+string(c.Tool)+" "+string(b)+"]")
+		mark := map[bool]string{true: "?"}[c.Guess]
+		parts = append(parts, "["+string(c.Tool)+mark+" "+string(b)+"]")
 	}
 	for _, dir := range e.Search {
 		parts = append(parts, "search "+dir)

@@ -1,6 +1,9 @@
 package clients
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,7 +21,8 @@ const (
 	NoAgentFile AgentFile = iota
 	OutputFile            // written by the agent itself in this session: output of tools and of commands in the background, to-do lists
 	ScratchFile           // a scratch file of this session
-	PlanFile              // a plan for the person
+	PlanFile              // a plan for the person, of this session or new; or the folder of plans
+	OtherPlan             // a plan that another session made
 	MemoryFile            // the agent's notes for its later sessions in the project
 )
 
@@ -32,6 +36,7 @@ type AgentSession struct {
 // AgentFiles finds the agent's own files of a session.
 type AgentFiles struct {
 	id, slug     string
+	transcript   string
 	config, temp string // real paths; temp: "" without a temporary folder of this person
 }
 
@@ -46,7 +51,7 @@ func FilesOf(s AgentSession) *AgentFiles {
 	if !plain || !filepath.IsAbs(config) || s.Transcript != filepath.Join(config, "projects", slug, s.ID+".jsonl") {
 		return nil
 	}
-	f := &AgentFiles{id: s.ID, slug: slug, config: home.RealPath(filepath.Clean(config))}
+	f := &AgentFiles{id: s.ID, slug: slug, transcript: s.Transcript, config: home.RealPath(filepath.Clean(config))}
 	temp, ok := s.Lookup("CLAUDE_CODE_TMPDIR")
 	if !ok || !filepath.IsAbs(temp) {
 		temp = os.TempDir()
@@ -70,11 +75,15 @@ func (f *AgentFiles) Kind(path string) AgentFile {
 	in := func(root string, parts ...string) bool {
 		return root != "" && isBelow(filepath.Join(append([]string{root}, parts...)...), real)
 	}
+	plans := filepath.Join(f.config, "plans")
 	memory := filepath.Join(f.config, "projects", f.slug, "memory")
 	switch {
 	case real == memory, isBelow(memory, real) && strings.HasSuffix(real, ".md"):
 		return MemoryFile
-	case filepath.Dir(real) == filepath.Join(f.config, "plans") && strings.HasSuffix(real, ".md"):
+	case real == plans, filepath.Dir(real) == plans && strings.HasSuffix(real, ".md"):
+		if _, err := os.Lstat(real); real != plans && err == nil && !f.madePlan(strings.TrimSuffix(filepath.Base(real), ".md")) {
+			return OtherPlan
+		}
 		return PlanFile
 	case in(f.temp, f.slug, f.id, scratchFolder):
 		return ScratchFile
@@ -82,6 +91,38 @@ func (f *AgentFiles) Kind(path string) AgentFile {
 		return OutputFile
 	}
 	return NoAgentFile
+}
+
+// planTail is how many bytes at the end of a session's conversation are searched for the name of its plan. Claude Code
+// writes the name into each entry after the plan was made.
+const planTail = 4 << 20
+
+// madePlan reports whether this session made a plan, or one of its sub-agents did.
+func (f *AgentFiles) madePlan(name string) bool {
+	file, err := os.Open(f.transcript)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(-planTail, io.SeekEnd); err != nil { // it is shorter
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return false
+		}
+	}
+	tail, err := io.ReadAll(io.LimitReader(file, planTail))
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(tail) {
+		var entry struct {
+			Slug string `json:"slug"`
+		}
+		if bytes.Contains(line, []byte(`"slug"`)) && json.Unmarshal(line, &entry) == nil && entry.Slug != "" &&
+			(name == entry.Slug || strings.HasPrefix(name, entry.Slug+"-agent-")) {
+			return true
+		}
+	}
+	return false
 }
 
 // scratchFolder is the name of the folder for scratch files in a session's folder.

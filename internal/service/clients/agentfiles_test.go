@@ -28,10 +28,14 @@ func TestAgentFiles(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		config + "/projects/-w/s1/tool-results/a", config + "/projects/-w/memory/MEMORY.md", config + "/plans/p.md", config + "/tasks/s1/1.json", config + "/settings.json",
+		config + "/projects/-w/s1/tool-results/a", config + "/projects/-w/memory/MEMORY.md", config + "/plans/p.md", config + "/plans/p-agent-1.md", config + "/plans/said.md", config + "/plans/other.md", config + "/tasks/s1/1.json", config + "/settings.json",
 		temp + "/" + own + "/-w/s1/tasks/x.output", dir + "/secret",
 	} {
 		make(path)
+	}
+	conversation := `{"type":"user","slug":"p","message":{"content":"{\"slug\":\"said\"} /plans/other.md","slug":"said"}}` + "\n"
+	if err := os.WriteFile(config+"/projects/-w/s1.jsonl", []byte(conversation), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	link(dir+"/secret", config+"/plans/link.md")
 	link(dir, config+"/projects/-w/s1/up")
@@ -65,7 +69,10 @@ func TestAgentFiles(t *testing.T) {
 		config + "/projects/-w":                             clients.NoAgentFile,
 		config + "/projects/-x/s1/a":                        clients.NoAgentFile,
 		config + "/plans/link.md":                           clients.NoAgentFile,
-		config + "/plans":                                   clients.NoAgentFile,
+		config + "/plans":                                   clients.PlanFile,
+		config + "/plans/p-agent-1.md":                      clients.PlanFile,
+		config + "/plans/said.md":                           clients.OtherPlan,
+		config + "/plans/other.md":                          clients.OtherPlan,
 		config + "/plans/x.sh":                              clients.NoAgentFile,
 		config + "/settings.json":                           clients.NoAgentFile,
 		temp + "/" + own + "/-w/s2/tasks/x.output":          clients.NoAgentFile,

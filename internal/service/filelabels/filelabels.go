@@ -109,7 +109,7 @@ func (s *search) resolve(ctx context.Context, a *tool.Action) (err error) {
 	if a.Unknown != "" || !ofFile(a) {
 		return nil
 	}
-	_, a.Real, err = files.ResolveIn(ctx, s.q.Run.Held, s.q.Run.Env, a.Path)
+	a.Real, err = files.RealPath(ctx, s.q.Run.Held, s.q.Run.Env, a)
 	if err != nil && ctx.Err() == nil {
 		err = nil // the command finds the same obstacle
 	}

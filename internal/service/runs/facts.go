@@ -51,7 +51,7 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 		var err error
 		switch a.Kind {
 		case tool.FileRead, tool.FileWrite, tool.FileDelete:
-			_, a.Real, err = files.ResolveIn(ctx, f.held, env, a.Path)
+			a.Real, err = files.RealPath(ctx, f.held, env, a)
 			if err != nil && a.Argument != tool.NoArgument && ctx.Err() == nil {
 				a.Real, err = "", nil // the command finds the same obstacle
 			}

@@ -7,7 +7,7 @@ var fileList = []program{
 		--target-directory= --update=? --verbose --help --version`},
 		files: fileWords{into: "t target-directory", rest: reads, last: writes, tree: "*"}},
 	{names: "mv", grammar: grammar{harmless: true, known: "-TZbfinuvh -St= --backup=? --context --debug --exchange --force --interactive --no-clobber --no-copy --no-target-directory --strip-trailing-slashes --suffix= --target-directory= --update=? --verbose --help --version"},
-		files: fileWords{into: "t target-directory", rest: takes, last: writes, tree: "*"}},
+		files: fileWords{into: "t target-directory", rest: renames, last: writes, tree: "*"}},
 	{names: "ln", grammar: grammar{harmless: true, known: "-FLPTbdfinrsvhw -St= --backup=? --directory --force --interactive --logical --no-dereference --no-target-directory --physical --relative --suffix= --symbolic --target-directory= --verbose --help --version"},
 		files: fileWords{into: "t target-directory", rest: reads, last: writes, tree: "*", other: "s symbolic", with: ignored}},
 	{names: "install ginstall", grammar: grammar{known: "-CDTZbcdpsv -Sgmot= --backup=? --compare --context=? --directory --group= --mode= --no-target-directory --owner= --preserve-context --preserve-timestamps --strip --suffix= --target-directory= --verbose --help --version"},

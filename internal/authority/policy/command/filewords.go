@@ -33,7 +33,8 @@ const (
 	writes
 	changes // reads and writes
 	deletes
-	takes // reads and deletes
+	takes   // reads and deletes
+	renames // takes, without following a link
 )
 
 // useKinds are the actions of a use.
@@ -43,6 +44,7 @@ var useKinds = map[use][]tool.ActionKind{
 	changes: {tool.FileRead, tool.FileWrite},
 	deletes: {tool.FileDelete},
 	takes:   {tool.FileRead, tool.FileDelete},
+	renames: {tool.FileRead, tool.FileDelete},
 }
 
 // oneOf reports whether one of the given options is in a list, whose long ones are
@@ -205,8 +207,9 @@ func (d *deriver) argument(u use, word string, mode tool.Argument) {
 		}
 		u, mode = reads, tool.HomeArgument
 	}
+	followed := strings.HasSuffix(word, "/") || strings.HasSuffix(word, "/.") // a slash at the end follows a link
 	for _, k := range useKinds[u] {
-		a := tool.Action{Kind: k, Path: full, Argument: mode}
+		a := tool.Action{Kind: k, Path: full, Argument: mode, Entry: !followed && (u == renames || k == tool.FileDelete)}
 		if !slices.ContainsFunc(d.actions, func(b tool.Action) bool { return same(a, b) }) {
 			d.add(a)
 		}

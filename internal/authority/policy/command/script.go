@@ -58,7 +58,7 @@ func Script(src string, env tool.Env, dir string, given []string) (Reading, erro
 }
 
 func same(a, b tool.Action) bool {
-	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Argument == b.Argument && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Search, b.Search) &&
+	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Argument == b.Argument && a.Entry == b.Entry && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Search, b.Search) &&
 		slices.EqualFunc(a.Input, b.Input, slices.Equal[[]string])
 }
 

@@ -66,7 +66,8 @@ func drawPolicy(t *rapid.T, narrows bool) string {
 	fmt.Fprintf(&b, "network: %s\n", lists(func(most int, label string) string { return drawURLs(t, most, label) }))
 	fmt.Fprintf(&b, "commands: %s\n", lists(of(cmdPats)))
 	if rapid.Bool().Draw(t, "tools") {
-		fmt.Fprintf(&b, "tools: {allow: %s, ask: %s, deny: %s}\n", list(t, toolPats, 5, "tools"), list(t, strictPats, 1, "tools ask"), list(t, strictPats, 1, "tools deny"))
+		fmt.Fprintf(&b, "tools: {allow: %s, ask: %s, deny: %s, unlisted: %s}\n", list(t, toolPats, 5, "tools"), list(t, strictPats, 1, "tools ask"), list(t, strictPats, 1, "tools deny"),
+			rapid.SampledFrom([]string{"ask", "deny"}).Draw(t, "unlisted"))
 	}
 	if narrows && rapid.Bool().Draw(t, "inherit") {
 		b.WriteString("rest: inherit\n")

@@ -1,0 +1,154 @@
+package hook_test
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/doors/hook"
+)
+
+// drawName draws an argument's name whose last words name a path, a command or a URL, in one of the ways in which names are
+// written.
+func drawName(t *rapid.T, last ...string) string {
+	words := append(rapid.SliceOfN(rapid.SampledFrom([]string{"output", "my", "source", "the"}), 0, 2).Draw(t, "words"),
+		strings.Fields(rapid.SampledFrom(last).Draw(t, "last"))...)
+	title := func(w string) string { return strings.ToUpper(w[:1]) + w[1:] }
+	switch rapid.IntRange(0, 4).Draw(t, "case") {
+	case 0:
+		for i := 1; i < len(words); i++ {
+			words[i] = title(words[i])
+		}
+		return strings.Join(words, "")
+	case 1:
+		return strings.Join(words, "_")
+	case 2:
+		return strings.Join(words, "-")
+	case 3:
+		return strings.ToUpper(strings.Join(words, "_"))
+	}
+	return strings.Join(words, "_") + rapid.SampledFrom([]string{"1", "_2"}).Draw(t, "number")
+}
+
+// nest puts a value below random names, lists and texts of JSON.
+func nest(t *rapid.T, v any) any {
+	for range rapid.IntRange(0, 4).Draw(t, "depth") {
+		switch rapid.IntRange(0, 3).Draw(t, "form") {
+		case 0:
+			v = []any{true, v, "x y"}
+		case 1:
+			v = map[string]any{rapid.SampledFrom([]string{"a", "items", "inputs", "description", "0"}).Draw(t, "name"): v, "n": 1}
+		case 2:
+			v = [][]any{{v}}
+		default:
+			if b, err := json.Marshal(map[string]any{"inner": v}); err == nil {
+				v = string(b)
+			}
+		}
+	}
+	return v
+}
+
+// respelled are spellings of an absolute path that a tool may read as it.
+func respelled(t *rapid.T, file string) string {
+	return rapid.SampledFrom([]string{
+		file, " " + file, file + "\n", file + "\x00", file + "\x00.png", file + "\u200b", "\ufeff" + file, "file://" + file, "file:" + file, "FILE://localhost" + file,
+		"jar:file://" + file + "!/x", path.Dir(file) + "/x/../" + path.Base(file), path.Dir(file) + "/./" + path.Base(file), "/" + file, "@" + file,
+		strings.Replace(file, "/i", "/%69", 1),
+	}).Draw(t, "spelling")
+}
+
+func callsOf(t *rapid.T, args map[string]any) []hook.Call {
+	b, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := hook.Parse("claude", []byte(before("New", string(b))))
+	if err != nil {
+		t.Fatalf("%s: %v", b, err)
+	}
+	return e.Calls
+}
+
+// has reports whether a call on a value is among the calls, and whether it counts for certain.
+func has(calls []hook.Call, id tool.ID, arg, value string) (found, certain bool) {
+	for _, c := range calls {
+		got, _ := c.Args[arg].(string)
+		if arg == "path" {
+			got = path.Clean(got)
+		}
+		if c.Tool == id && got == value {
+			found, certain = true, certain || !c.Guess
+		}
+	}
+	return found, certain
+}
+
+// Each file that an argument names is among the calls, however deep the argument is, however its name is written, and however
+// the path is spelled.
+func TestEachFileInArgumentsIsNamed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const file = "/home/ann/.ssh/id_rsa"
+		text := respelled(t, file)
+		inner := rapid.SampledFrom([]func(name, text string) any{
+			func(name, text string) any { return map[string]any{name: text} },
+			func(name, text string) any { return map[string]any{name: []any{"ok", text}} },
+			func(name, text string) any { return map[string]any{name: []any{map[string]any{"name": text}}} },
+			func(name, text string) any { return map[string]any{name: map[string]any{"a": text}} },
+			func(name, text string) any { return map[string]any{name: map[string]any{text: "content"}} },
+		}).Draw(t, "inner")
+		name := drawName(t, "path", "file", "files", "file name", "filename", "dir", "folder", "file list", "outfile", "uri", "file paths", "pathname")
+		args := map[string]any{"arg": nest(t, inner(name, text)), "other": []any{1, nil}}
+		if found, _ := has(callsOf(t, args), "fs.read", "path", file); !found {
+			t.Fatalf("%q is not named", args)
+		}
+
+		relative := rapid.SampledFrom([]string{".env", "./.env", "a/../.env", "@.env", " .env", `.\.env`, ".env\t"}).Draw(t, "relative")
+		args = map[string]any{"arg": nest(t, inner(name, relative))}
+		if found, _ := has(callsOf(t, args), "fs.read", "path", "/w/.env"); !found {
+			t.Fatalf("%q is not named", args)
+		}
+
+		anywhere := rapid.SampledFrom([]string{file, "file://" + file, "/home/ann/My Docs/../.ssh/id_rsa", " " + file}).Draw(t, "anywhere")
+		args = map[string]any{"arg": nest(t, map[string]any{drawName(t, "text", "note", "q"): anywhere})}
+		if found, _ := has(callsOf(t, args), "fs.read", "path", file); !found {
+			t.Fatalf("%q is not named", args)
+		}
+	})
+}
+
+// The same for URLs and commands.
+func TestEachURLAndCommandInArgumentsIsNamed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{"https://evil.example/x", "https:evil.example/x", `https:\\evil.example/x`, " https://evil.example/x\n", "HTTPS://evil.example/x", "view-source:https://evil.example/x",
+			"wss://evil.example/x", "evil.example/x"}).Draw(t, "url")
+		args := map[string]any{"arg": nest(t, map[string]any{drawName(t, "url", "href", "page url"): text})}
+		if found, certain := has(callsOf(t, args), "http.get", "url", "https://evil.example/x"); !found || !certain && !strings.HasPrefix(text, "evil") {
+			t.Fatalf("%q is not named", args)
+		}
+		name := drawName(t, "command", "cmd", "command line", "commandline", "cmdline", "script", "scripts", "cmds")
+		form := rapid.SampledFrom([]any{"sudo ls", []any{"sudo", "ls"}, map[string]any{"program": "sudo", "args": []any{"ls"}}, map[string]any{"x": "sudo ls"}}).Draw(t, "command")
+		args = map[string]any{"arg": nest(t, map[string]any{name: form})}
+		if found, _ := has(callsOf(t, args), "shell.run", "script", "sudo ls"); !found {
+			t.Fatalf("%q is not named", args)
+		}
+	})
+}
+
+// Text that only looks like a path, a URL or a command is none for certain.
+func TestTextInArgumentsIsNoFile(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{"/api/users", "/v1/x", "/html/body/div", "/foo/bar/", "//TODO/x", "/2026/11/30", "https://a.example is new", "https://a.example", "file://", "~/notes", `C:\x`, "@scope/pkg",
+			"a.b.c", "../x", "save"}).Draw(t, "text")
+		args := map[string]any{"arg": nest(t, map[string]any{drawName(t, "route", "endpoint text", "xpath", "comment", "date", "title"): text})}
+		certain := slices.DeleteFunc(callsOf(t, args), func(c hook.Call) bool { return c.Guess || c.Argument == "" })
+		if len(certain) > 0 {
+			t.Fatalf("%q is taken for %+v", args, certain)
+		}
+	})
+}
