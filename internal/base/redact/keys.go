@@ -266,13 +266,14 @@ func keyByte(c byte) bool { return wordByte(c) || strings.IndexByte("+/=-.~:@", 
 
 // entropy is the Shannon entropy of a text, in bits a byte.
 func entropy(s string) float64 {
-	var count [256]int
+	var count [256]uint16 // a key is shorter
 	for i := range len(s) {
 		count[s[i]]++
 	}
 	bits := 0.0
-	for _, n := range count {
-		if n > 0 {
+	for i := range len(s) {
+		if n := count[s[i]]; n > 0 {
+			count[s[i]] = 0
 			p := float64(n) / float64(len(s))
 			bits -= p * math.Log2(p)
 		}

@@ -68,7 +68,7 @@ func random(n int) string {
 	return string(b)
 }
 
-// What stands before and behind keys in ordinary texts. An escape of JSON and a colour end with letters.
+// Ordinary text before and behind keys. An escape of JSON and a colour end with letters.
 var (
 	beforeKey = []string{
 		"", "x ", `"`, "'", "`", "=", ":", ">", "<b>", "(", "[", "|", "/", ",", "{", "-", "\x00", "\u00fc", `\n`, `\t`, `\r`, `a\n`, `\"`, `\\n`, `\u003c`, `\u001b[31m`, `\033[1;31m`,
@@ -96,7 +96,7 @@ func exampleKeys(t *testing.T, r redact.KeyRule) (keys []string) {
 	return keys
 }
 
-// TestEachRuleMasksItsKeys: keys of each rule are masked whatever stands before and behind them, whole and in a stream.
+// TestEachRuleMasksItsKeys: keys of each rule are masked in all surroundings, whole and in a stream.
 func TestEachRuleMasksItsKeys(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, r := range redact.KeyRules() {

@@ -10,7 +10,7 @@ var pemHints = []string{"-----begin", "-----\x1b["}
 
 // Limits of a private key in PEM.
 const (
-	maxPEM      = 64 << 10 // bytes of it, with what is written before and behind its lines
+	maxPEM      = 64 << 10 // bytes of it, with the prefixes and suffixes of its lines
 	maxPEMTitle = 200      // bytes of its first line
 	maxPEMHead  = 16       // lines of text before its first one of Base64
 	maxPEMGap   = 3        // lines of other text within it, one after the other
@@ -35,8 +35,8 @@ type pemScan struct {
 	other bool // a line of Base64 was shorter or longer: only the key's END line can follow
 }
 
-// pemKey finds the private key in PEM at the beginning of a text, with what tools write before and behind its lines: numbers,
-// file names, signs of a comment, quotes. end is where the key ends; 0: it is none. open reports that the key can go on behind
+// pemKey finds the private key in PEM at the beginning of a text. Tools write numbers, file names, comment signs and quotes before
+// and behind its lines. end is where the key ends; 0: it is none. open reports that the key can go on behind
 // the text. Without its END line, a key ends before the first line that is not as long as its others; the last one may be
 // shorter.
 func pemKey(s string) (end int, open bool) {

@@ -77,7 +77,7 @@ func pemLines(t *rapid.T) []string {
 	return append(lines, "-----END "+kind+"PRIVATE KEY-----")
 }
 
-// TestPrivateKeysInAnyForm: a private key is masked with whatever tools write around its lines, and the text before and behind
+// TestPrivateKeysInAnyForm: a private key is masked with the prefixes and suffixes of its lines, and the text before and behind
 // it stays. Of a key that is cut off, the text behind it stays.
 func TestPrivateKeysInAnyForm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
