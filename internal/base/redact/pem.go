@@ -81,14 +81,14 @@ func (p *pemScan) line(line string, at int) bool {
 	if strings.Trim(line, " \t\r\"'+,.;()\\") == "" {
 		return true
 	}
-	part := base64Part(line)
+	part := p.part(line)
 	n, text, gap := part[1]-part[0], line[part[0]:part[1]], p.gap
 	if p.gap++; n >= minPEMLine && p.width > 0 {
 		p.gap = 0
 	}
 	switch {
 	case p.width == 0:
-		if n < minPEMWidth || !looksRandom(text) {
+		if n < minPEMWidth || gap > 0 && !looksRandom(text) { // behind a header or other text, it can be a path
 			return p.gap <= maxPEMHead
 		}
 		p.width, p.end, p.gap = n, at+part[1], 0
@@ -103,25 +103,34 @@ func (p *pemScan) line(line string, at int) bool {
 	return p.gap <= maxPEMGap
 }
 
-// base64Part is the part of a line that a key's line can be: the last long text in Base64 if no word stands behind it, or a very
-// long one that is not a path or in a header.
-func base64Part(line string) (part [2]int) {
+// part is the part of a line that a key's line can be: a text in Base64 as long as the key's other lines, or else the last one if
+// no word stands behind it, or else the first very long one that is not a path or in a header.
+func (p *pemScan) part(line string) (part [2]int) {
+	var long [2]int
 	tail := 0 // where the text behind the part begins
 	words := false
 	for _, m := range pemBase64().FindAllStringIndex(line, -1) {
-		if c := line[m[0]]; c == '\\' || c == '\x1b' {
+		switch c := line[m[0]]; {
+		case c == '\\' || c == '\x1b':
 			words = words || strings.ContainsFunc(line[tail:m[0]], isWordRune)
-		} else {
-			part, words = [2]int{m[0], m[1]}, false
+		case m[1]-m[0] == p.width:
+			return [2]int{m[0], m[1]}
+		default:
+			if part, words = [2]int{m[0], m[1]}, false; long[1] == 0 && part[1]-part[0] >= minPEMWidth && !isPath(line[m[1]:]) {
+				long = part
+			}
 		}
 		tail = m[1]
 	}
-	if words || strings.ContainsFunc(line[tail:], isWordRune) {
-		if behind := line[part[1]:]; part[1]-part[0] < minPEMWidth || strings.IndexByte(":.-_", behind[0]) >= 0 || strings.Contains(behind, ": ") {
-			return [2]int{}
-		}
+	if n := part[1] - part[0]; words || strings.ContainsFunc(line[tail:], isWordRune) || p.width == 0 && n < minPEMWidth {
+		return long
 	}
 	return part
+}
+
+// isPath reports whether a text behind one in Base64 shows that it is of a path or a header.
+func isPath(behind string) bool {
+	return behind != "" && strings.IndexByte(":.-_", behind[0]) >= 0 || strings.Contains(behind, ": ")
 }
 
 func isWordRune(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
