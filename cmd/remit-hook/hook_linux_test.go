@@ -308,7 +308,7 @@ func TestWithoutRemitTheCallIsBlocked(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.bin, "remit")); err != nil {
 		t.Fatal(err)
 	}
-	if out, status := w.hook("event"); status != 2 || !strings.HasPrefix(out, "remit hook: the call is blocked: ") {
+	if out, status := w.hook("event"); status != 2 || !strings.HasPrefix(out, "remit hook: no answer, so a call that was not made yet is blocked: ") {
 		t.Errorf("status %d, %q", status, out)
 	}
 }

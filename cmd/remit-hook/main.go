@@ -56,8 +56,8 @@ func fail(why string) int {
 	return 1
 }
 
-// block says why the call is blocked.
+// block says why the call is blocked. It does not know whether the event is about a call that was made already.
 func block(why string) int {
-	_, _ = os.Stderr.WriteString("remit hook: the call is blocked: " + why + "\n") // the status says the same
+	_, _ = os.Stderr.WriteString("remit hook: no answer, so a call that was not made yet is blocked: " + why + "\n") // the status says the same
 	return blockedStatus
 }

@@ -35,9 +35,10 @@ import (
 const blockedStatus = 2
 
 // hookDeadline bounds a decision. Its time is below the agents' limits (the shortest is 30 seconds),
-// because some agents carry out a call whose hook took too long.
+// because some agents carry out a call whose hook took too long. An answer in place of a decision must still arrive in time.
 func hookDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, hookwire.DecisionTime, fault.New(fault.ToolTimeout, "no decision within %s", hookwire.DecisionTime))
+	const most = hookwire.DecisionTime - hookwire.SendTime
+	return context.WithTimeoutCause(ctx, most, fault.New(fault.ToolTimeout, "no decision within %s", most))
 }
 
 func (s *session) hookCmd() *cobra.Command {
@@ -63,7 +64,8 @@ instead, or as remit-hook sh -c COMMAND where that small program is installed
 beside remit: that decides and records it, and runs it in the sandbox.
 
 Exit status 0 with one JSON object or no output is an answer. Every error is
-exit status 2 with a message on standard error, which blocks the call.
+exit status 2 with a message on standard error, which blocks the call if it was
+not made. An output that cannot be searched for keys is withheld.
 `,
 		Example: `  remit hook claude < event.json
   remit hook claude -p policy.yaml -w ~/project < event.json`,
@@ -102,13 +104,27 @@ type hookDoor struct {
 	about                    string         // the description of an unknown tool and its arguments; "": the tool is known
 	elsewhere                string         // why the agent's folder is outside of the workspace; "": it is not
 
-	masked atomic.Pointer[hook.Masked] // of a report whose output has keys; nil: it has none, or the policy shows them
+	reported atomic.Bool                 // the event is a report: the agent has carried the call out
+	masked   atomic.Pointer[hook.Masked] // of a report whose output has keys; nil: it has none, or the policy shows them
 }
 
 // run answers the event. Any failure, a panic and the deadline included, ends with a message
-// and exit status 2: agents block the call then, but carry it out after other statuses. Only keys that were found in an output
+// and exit status 2: agents block the call then, but carry it out after other statuses. Only the keys in an output
 // are masked all the same.
 func (h *hookDoor) run(ctx context.Context) error {
+	answer, err := h.answerInTime(ctx)
+	if err == nil {
+		_, err = h.Out.Write(answer)
+	}
+	if err != nil {
+		h.blocked(err)
+		return exit(blockedStatus)
+	}
+	return nil
+}
+
+// answerInTime is answer with the deadline of a decision, and with the answer that masks keys in place of an error.
+func (h *hookDoor) answerInTime(ctx context.Context) ([]byte, error) {
 	ctx, stop := hookDeadline(ctx)
 	defer stop()
 	type result struct {
@@ -119,7 +135,7 @@ func (h *hookDoor) run(ctx context.Context) error {
 	go func() {
 		var r result
 		r.answer, r.err = h.answer(ctx)
-		if h.app != nil { // before the answer: a record that cannot be closed is an error
+		if h.app != nil && h.confined == nil { // before the answer: a record that cannot be closed is an error
 			r.err = errors.Join(r.err, h.app.Close())
 		}
 		done <- r
@@ -130,21 +146,19 @@ func (h *hookDoor) run(ctx context.Context) error {
 	case <-ctx.Done():
 		r.err = context.Cause(ctx)
 	}
-	h.app = nil // closed, or left to the end of the process
-	r.answer, r.err = h.maskAnyway(r.answer, r.err)
-	if r.err == nil {
-		_, r.err = h.Out.Write(r.answer)
+	if h.confined == nil {
+		h.app = nil // closed, or left to the end of the process
 	}
-	if r.err != nil {
-		h.blocked(r.err)
-		return exit(blockedStatus)
-	}
-	return nil
+	return h.maskAnyway(r.answer, r.err)
 }
 
-// blocked says why the call is blocked.
+// blocked reports an error, and whether it blocks the call.
 func (h *hookDoor) blocked(err error) {
-	h.errorf("remit hook %s: the call is blocked\n", show(h.agent))
+	what := "the call is blocked"
+	if h.reported.Load() {
+		what = "the call was made, and the report about it is not recorded"
+	}
+	h.errorf("remit hook %s: %s\n", show(h.agent), what)
 	h.complain(err)
 }
 
@@ -165,6 +179,10 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		return nil, fault.Wrap(fault.Usage, err, "the event cannot be read: %v", err)
 	}
 	e, err := hook.Parse(h.agent, src)
+	var masked *hook.Masked
+	if e != nil {
+		masked = h.maskKeys(e)
+	}
 	if err == nil && e.Phase == hook.Before {
 		h.settleFiles(e)
 	}
@@ -174,7 +192,6 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	if err != nil || e.Phase == hook.Other {
 		return nil, err
 	}
-	masked := h.maskKeys(e)
 	if e.Internal && masked == nil {
 		return nil, nil
 	}

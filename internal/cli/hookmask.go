@@ -11,12 +11,17 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// maskKeys masks the keys in a reported output, before anything that can fail. Of a command that [hookDoor.sandboxed] replaced,
+// maskKeys masks the keys in a reported output, before anything else that can fail; until it is done, the output is withheld. Of a command that [hookDoor.sandboxed] replaced,
 // remit sh has masked the output.
 func (h *hookDoor) maskKeys(e *hook.Event) *hook.Masked {
-	if e.Phase != hook.After || h.confine && slices.ContainsFunc(e.Calls, func(c hook.Call) bool { return c.Tool == "shell.run" }) {
+	if e.Phase != hook.After {
 		return nil
 	}
+	h.reported.Store(true)
+	if h.confine && slices.ContainsFunc(e.Calls, func(c hook.Call) bool { return c.Tool == "shell.run" }) {
+		return nil
+	}
+	h.masked.Store(e.Withhold("the search for keys took too long"))
 	m := e.MaskKeys()
 	h.masked.Store(m)
 	return m

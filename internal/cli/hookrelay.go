@@ -44,7 +44,7 @@ func (c *confinedHooks) answer(ctx context.Context, r hookwire.Request) hookwire
 	h := c.door("", r.Event, &errs)
 	printed, err := []byte(nil), error(nil)
 	if h.agent, err = hookAgent(r.Args); err == nil {
-		printed, err = h.maskAnyway(h.answer(ctx))
+		printed, err = h.answerInTime(ctx)
 	}
 	if err != nil {
 		h.blocked(err)
@@ -99,7 +99,7 @@ func (c *confinedHooks) end(ctx context.Context) error {
 
 // forward has the event answered outside of the sandbox that this process is in.
 func (h *hookDoor) forward(ctx context.Context) error {
-	ctx, stop := hookDeadline(ctx)
+	ctx, stop := context.WithTimeout(ctx, hookwire.AnswerTime)
 	defer stop()
 	src, err := io.ReadAll(io.LimitReader(h.In, hookwire.MaxEvent+1))
 	if err == nil && !slices.Contains(hook.Agents(), h.agent) {

@@ -23,7 +23,7 @@ var leftOut = []string{
 	"flutterwave-public-key", "private-key", "sourcegraph-access-token", "twilio-api-key",
 }
 
-// keywords replaces keywords that occur in other text, or outside of the key.
+// keywords replaces keywords that occur in other text, or do not begin the key.
 var keywords = map[string][]string{
 	"jwt":                      {"eyj"},
 	"vault-service-token":      {"hvs."},
@@ -31,6 +31,28 @@ var keywords = map[string][]string{
 	"intra42-client-secret":    {"s-s4t2"},
 	"microsoft-teams-webhook":  {"webhook.office.com"},
 }
+
+// inside are the rules whose keyword is not the key's beginning: the text that begins the key, or the keyword's place in it.
+var inside = map[string]struct {
+	start string
+	at    int
+}{
+	"azure-ad-client-secret":  {"", 4},
+	"hashicorp-tf-api-token":  {"", 15},
+	"maxmind-license-key":     {"", 36},
+	"microsoft-teams-webhook": {"https://", 0},
+	"openai-api-key":          {"sk-", 0},
+	"sidekiq-sensitive-url":   {"http", 0},
+}
+
+// inBase64 are the rules whose keys resemble a part of a longer text in Base64.
+var inBase64 = []string{
+	"alibaba-access-key-id", "aws-amazon-bedrock-api-key-long-lived", "facebook-page-access-token", "grafana-api-key", "square-access-token",
+}
+
+// literal corrects patterns: a dot that stands for one, a JWT begins with a brace, and a key has no line end and no backslash.
+var literal = strings.NewReplacer("hooks.slack.com", `hooks\.slack\.com`, "gems.contribsys.com|enterprise.contribsys.com", `(?:gems|enterprise)\.contribsys\.com`,
+	"xoxe.xox", `xoxe\.xox`, "(?:https?://)?", "", "(ey[", "(eyJ[", `\.ey[a-zA-Z0-9\/\\_-]`, `\.ey[a-zA-Z0-9_-]`, `[a-zA-Z0-9\/\\_-]{10,}`, `[a-zA-Z0-9_-]{10,}`, `\/\\_+\-\r\n]`, `/_+-]`)
 
 type config struct {
 	Rules []struct {
@@ -72,7 +94,9 @@ func run(module string) error {
 		if r.Regex == "" || r.Path != "" || len(r.Keywords) == 0 || strings.Contains(r.Regex, `[\w.-]{0,50}?`) || slices.Contains(leftOut, r.ID) {
 			continue
 		}
-		regexp.MustCompile(r.Regex)
+		if r.SecretGroup != 0 {
+			return fmt.Errorf("the rule %s has a group for its key, which %s does not read", r.ID, to)
+		}
 		words := r.Keywords
 		if w := keywords[r.ID]; w != nil {
 			words = w
@@ -83,10 +107,37 @@ func run(module string) error {
 				allow = append(allow, a.Regexes...)
 			}
 		}
-		fmt.Fprintf(&b, "\t{%q, %s, %g, %d, %s, %s},\n", r.ID, raw(r.Regex), r.Entropy, r.SecretGroup, list(words), list(allow))
+		pattern, first, last := key(literal.Replace(r.Regex))
+		regexp.MustCompile(pattern)
+		end := "wordEnd"
+		switch {
+		case !last:
+			end = "anyEnd"
+		case slices.Contains(inBase64, r.ID):
+			end = "base64End"
+		}
+		in := inside[r.ID]
+		fmt.Fprintf(&b, "\t{%q, %s, %t, %s, %g, %s, %q, %d, %s},\n", r.ID, raw(pattern), first, end, r.Entropy, list(words), in.start, in.at, list(allow))
 	}
 	b.WriteString("}\n")
 	return os.WriteFile(to+"keyrules.go", []byte(b.String()), 0o600)
+}
+
+// key takes what surrounds a key off its pattern, because a list of characters before and after it would miss many ordinary
+// texts. It reports whether the pattern had a condition before the key, and one after it.
+func key(pattern string) (body string, first, last bool) {
+	body = pattern
+	for _, lead := range []string{`\b`, `(?:^|[\\'"\x60\s>=:(,)])`} {
+		if rest, ok := strings.CutPrefix(body, lead); ok {
+			body, first = rest, true
+		} else if rest, ok := strings.CutPrefix(body, "(?i)"+lead); ok {
+			body, first = "(?i)"+rest, true
+		}
+	}
+	if at := strings.LastIndex(body, "(?:"); at > 0 && (strings.Contains(body[at:], "|$") || strings.Contains(body[at:], `|\z)`) || strings.HasPrefix(body[at:], "(?:$|")) {
+		return body[:at], first, true
+	}
+	return body, first, false
 }
 
 func raw(s string) string {

@@ -133,3 +133,59 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestDecodeLenient(t *testing.T) {
+	deep := strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
+	for name, tc := range map[string]struct {
+		src   string
+		want  string
+		whole bool
+	}{
+		"valid":           {`{"a":[1.10,"x",null]}`, `{"a":[1.10,"x",null]}`, true},
+		"a whole pair":    {`"\ud83d\ude00"`, `"😀"`, true},
+		"a high half":     {`["a\ud83db"]`, `["a�b"]`, true},
+		"a low half":      {`"\ude00"`, `"�"`, true},
+		"two high halves": {`"\ud83d\ud83d\ude00"`, `"�😀"`, true},
+		"half and escape": {`"\ud83d\n"`, `"�\n"`, true},
+		"not UTF-8":       {"\"a\xffb\"", `"a�b"`, true},
+		"a line end":      {"\"a\nb\"", `"a\nb"`, true},
+		"equal keys":      {`{"a":{"b":1,"b":2}}`, `{"a":{"b":2}}`, true},
+		"equal fields":    {`{"a":1,"a":2}`, `null`, false},
+		"no end":          {`{"a":"x","b":["y","z\u00e4`, `{"a":"x","b":["y","zä"]}`, false},
+		"half an escape":  {`{"a":"x\u00`, `{"a":"x"}`, false},
+		"not JSON":        {`{"a":"x",b}`, `{"a":"x"}`, false},
+		"more behind":     {`{"a":1}x`, `{"a":1}`, false},
+		"nothing":         {``, `null`, false},
+		"many values":     {`{"a":[1,2,3,"]",{"b":"\""}],"c":4}`, `{"a":[1,2,"3,\"]\",{\"b\":\"\\\"\"}]"],"c":4}`, true},
+		"many fields":     {`{"a":{"b":1,"c":2,"d":3,"e":4},"f":5}`, `{"a":{"b":1,"c":2,"…":"\"d\":3,\"e\":4}"},"f":5}`, true},
+		"deep":            {deep, strings.Repeat("[", 100) + `"` + deep[100:1900] + `"` + strings.Repeat("]", 100), true},
+	} {
+		limit := 1000
+		if strings.HasPrefix(name, "many") {
+			limit = 4
+		}
+		v, whole := canon.DecodeLenient([]byte(tc.src), limit)
+		var b strings.Builder
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil || b.String() != tc.want+"\n" || whole != tc.whole {
+			t.Errorf("%s: %s, %v, %v, want %s", name, b.String(), whole, err, tc.want)
+		}
+	}
+}
+
+// TestDecodeLenientTakesAllJSON: what Decode takes is the same, and of a part of it the values before stay.
+func TestDecodeLenientTakesAllJSON(t *testing.T) {
+	const src = `{"name":"PostToolUse","list":["one",{"two":3.50}],"text":"a\u00e4\ud83d\ude00b","end":true}`
+	want, err := canon.Decode([]byte(src))
+	if got, whole := canon.DecodeLenient([]byte(src), 100); err != nil || !whole || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v, want %v, %v", got, whole, want, err)
+	}
+	for n := range len(src) {
+		v, whole := canon.DecodeLenient([]byte(src[:n]), 100)
+		m, _ := v.(map[string]any)
+		if whole || n > 22 && m["name"] != "PostToolUse" {
+			t.Errorf("%s: %v, %v", src[:n], v, whole)
+		}
+	}
+}

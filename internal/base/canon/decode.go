@@ -3,6 +3,7 @@ package canon
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -34,6 +35,19 @@ func Decode(b []byte) (any, error) {
 	return v, nil
 }
 
+// DecodeLenient reads as much of a JSON text as it can, for a text that must not be refused: half a surrogate pair and bytes that
+// are not UTF-8 become U+FFFD, the last of two equal keys counts within the text's fields, and a value that is nested too deep, or comes after limit
+// values, becomes a string with its JSON text, but not the fields of the text itself. whole is false if the text ends early or is not JSON: v then has what came before.
+func DecodeLenient(b []byte, limit int) (v any, whole bool) {
+	p := parser{src: b, lenient: true, left: limit}
+	v, err := p.value(0)
+	p.space()
+	return v, err == nil && p.at == len(b)
+}
+
+// lenientDepth is how deep a value of DecodeLenient is nested at most, so that an answer with the value can be encoded.
+const lenientDepth = MaxDepth / 2
+
 // Values estimates the number of values in a JSON text without decoding it: decoding
 // needs up to 400 bytes for each value, much more than the text.
 func Values(b []byte) int {
@@ -52,8 +66,38 @@ func Values(b []byte) int {
 }
 
 type parser struct {
-	src []byte
-	at  int
+	src     []byte
+	at      int
+	lenient bool
+	left    int // values until the others become text; if lenient
+}
+
+// asText reports whether the next array or object becomes a string.
+func (p *parser) asText(depth int) bool {
+	p.left--
+	return p.lenient && (p.left < 0 || depth >= lenientDepth) && (p.src[p.at] == '[' || p.src[p.at] == '{')
+}
+
+// rest reads the JSON text up to the end of the array or object whose brackets are open, as a string.
+func (p *parser) rest(open int) (string, error) {
+	start, text := p.at, false
+	for ; p.at < len(p.src); p.at++ {
+		switch c := p.src[p.at]; {
+		case text && c == '\\':
+			p.at++
+		case c == '"':
+			text = !text
+		case !text && (c == '[' || c == '{'):
+			open++
+		case !text && (c == ']' || c == '}'):
+			if open--; open == 0 {
+				p.at++
+				return p.text(p.src[start:p.at]), nil
+			}
+		}
+	}
+	p.at = len(p.src)
+	return p.text(p.src[start:]), p.fail("an array or object has no end")
 }
 
 func (p *parser) fail(format string, args ...any) error {
@@ -82,6 +126,9 @@ func (p *parser) value(depth int) (any, error) {
 	p.space()
 	if p.at >= len(p.src) {
 		return nil, p.fail("a value is missing")
+	}
+	if p.asText(depth) {
+		return p.rest(0)
 	}
 	if depth > MaxDepth {
 		return nil, p.fail("nested deeper than %d", MaxDepth)
@@ -117,24 +164,29 @@ func (p *parser) object(depth int) (any, error) {
 		return out, nil
 	}
 	for {
+		if p.lenient && p.left <= 0 && depth > 0 {
+			text, err := p.rest(1)
+			out["…"] = text
+			return out, err
+		}
 		p.space()
 		if p.peek() != '"' {
-			return nil, p.fail("a key in double quotes is missing")
+			return out, p.fail("a key in double quotes is missing")
 		}
 		start := p.at
 		key, err := p.string()
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		if _, twice := out[key]; twice {
+		if _, twice := out[key]; twice && (!p.lenient || depth == 0) {
 			return nil, &SyntaxError{Offset: start, Msg: fmt.Sprintf("the key %q occurs twice", key)}
 		}
 		if p.space(); p.peek() != ':' {
-			return nil, p.fail("a colon is missing")
+			return out, p.fail("a colon is missing")
 		}
 		p.at++
 		if out[key], err = p.value(depth + 1); err != nil {
-			return nil, err
+			return out, err
 		}
 		if done, err := p.next('}'); done || err != nil {
 			return out, err
@@ -150,11 +202,17 @@ func (p *parser) array(depth int) (any, error) {
 		return out, nil
 	}
 	for {
-		v, err := p.value(depth + 1)
-		if err != nil {
-			return nil, err
+		if p.lenient && p.left <= 0 {
+			text, err := p.rest(1)
+			return append(out, text), err
 		}
-		out = append(out, v)
+		v, err := p.value(depth + 1)
+		if err != nil && v == nil {
+			return out, err
+		}
+		if out = append(out, v); err != nil {
+			return out, err
+		}
 		if done, err := p.next(']'); done || err != nil {
 			return out, err
 		}
@@ -220,24 +278,33 @@ func (p *parser) string() (string, error) {
 	for p.at < len(p.src) {
 		switch c := p.src[p.at]; {
 		case c == '"':
-			if !utf8.Valid(out) {
+			if !utf8.Valid(out) && !p.lenient {
 				return "", &SyntaxError{Offset: start, Msg: "a string is not UTF-8"}
 			}
 			p.at++
-			return string(out), nil
+			return p.text(out), nil
 		case c == '\\':
-			var err error
-			if out, err = p.escape(out); err != nil {
-				return "", err
+			more, err := p.escape(out)
+			if err != nil {
+				return p.text(out), err
 			}
-		case c < 0x20:
+			out = more
+		case c < 0x20 && !p.lenient:
 			return "", p.fail("a control character inside a string")
 		default:
 			out = append(out, c)
 			p.at++
 		}
 	}
-	return "", p.fail("a string has no end")
+	return p.text(out), p.fail("a string has no end")
+}
+
+// text is a string of the text, or the part of it that was read.
+func (p *parser) text(b []byte) string {
+	if p.lenient && !utf8.Valid(b) {
+		return strings.ToValidUTF8(string(b), "\ufffd")
+	}
+	return string(b)
 }
 
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
@@ -257,19 +324,31 @@ func (p *parser) escape(out []byte) ([]byte, error) {
 		return nil, err
 	}
 	if utf16.IsSurrogate(r) {
-		if p.peek() != '\\' || p.at+1 >= len(p.src) || p.src[p.at+1] != 'u' {
-			return nil, p.fail("half a surrogate pair")
-		}
-		p.at++
-		low, err := p.unit()
-		if err != nil {
+		if r, err = p.pair(r); err != nil {
 			return nil, err
-		}
-		if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-			return nil, p.fail("half a surrogate pair")
 		}
 	}
 	return utf8.AppendRune(out, r), nil
+}
+
+// pair reads the second half of a surrogate pair.
+func (p *parser) pair(high rune) (rune, error) {
+	start := p.at
+	if p.peek() == '\\' && p.at+1 < len(p.src) && p.src[p.at+1] == 'u' {
+		p.at++
+		low, err := p.unit()
+		if err != nil {
+			return 0, err
+		}
+		if r := utf16.DecodeRune(high, low); r != utf8.RuneError {
+			return r, nil
+		}
+	}
+	if !p.lenient {
+		return 0, p.fail("half a surrogate pair")
+	}
+	p.at = start
+	return utf8.RuneError, nil
 }
 
 // unit reads "uXXXX".

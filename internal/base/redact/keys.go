@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
@@ -12,40 +13,38 @@ import (
 // keyRule is one published format of keys. The generated ones are in keyRules.
 type keyRule struct {
 	id      string
-	pattern string
+	pattern string // of the key alone; it matches no white space, quotes or backslashes
+	word    bool   // the key begins where a word begins
+	end     keyEnd
 	entropy float64  // the least Shannon entropy of a key, in bits a character; 0: any
-	group   int      // of the pattern that is the key; 0: the longest one, or the whole match
-	hints   []string // in lower case; the pattern runs only near one of them
+	hints   []string // in lower case; the key begins with one of them, unless start or at says otherwise
+	start   string   // begins the key, before the hint
+	at      int      // the hint's place in the key
 	allow   []string // patterns of keys that are examples
 }
 
-// privateKey is the rule of private keys in PEM. It is the only one whose keys have several lines.
-const privateKey = "private-key"
+// keyEnd has the characters that join a key with the word behind it: the longer text is not a key.
+type keyEnd string
 
-// The parts of a private key in a text: what stands between two of its lines, in quotes and with signs of other languages, or
-// after what tools write before each line of a file: its number, its name, or a sign of a comment, quote or difference.
 const (
-	keySpace  = `[\s"'+,\\]`
-	linePart  = `(?:[ \t]*(?:[^\s:"\\]+[:-])?L?\d{1,7}(?:(?:[:|\t→-]|\\t) ?| \| ?)|[^\s:"\\]+: ?|[ \t]*[-<>|#*/]{1,3} ?)`
-	keyLine   = `(?:\n|\\n)` + linePart
-	keyNext   = `(?:` + keySpace + `{1,20}|` + keySpace + `{0,20}` + keyLine + `)`
-	keyBase64 = `[A-Za-z0-9+/=]`
+	anyEnd    keyEnd = "" // anything can follow the key, also a letter
+	wordEnd   keyEnd = "-"
+	base64End keyEnd = "-+/="
 )
+
+// privateKey is the rule of private keys in PEM. It is the only one whose keys have several lines; see pemKey.
+const privateKey = "private-key"
 
 // ownRules are formats that the generated rules lack.
 var ownRules = []keyRule{
-	{privateKey, `-----BEGIN [A-Z0-9 ]{0,60}PRIVATE KEY(?: BLOCK)?-----` +
-		`(?:(?:` + keySpace + `+|` + keySpace + `*` + keyLine + `)[A-Za-z-]{1,40}: [^\r\n\\"]{1,200})*` +
-		keySpace + `*(?:` + keyLine + keySpace + `*){0,2}` + keyBase64 + `{40,}(?:` + keyNext + keyBase64 + `{16,})*` +
-		`(?:(?:` + keyNext + keyBase64 + `{1,16}){0,2}` + keySpace + `{0,20}(?:` + keyLine + `)?n?-----END [A-Z0-9 ]{0,60}PRIVATE KEY(?: BLOCK)?-----)?`, 0, 0, []string{"-----begin"}, nil},
-	{"atlassian-api-token", `\b(ATATT3[A-Za-z0-9_\-=]{186})`, 3.5, 0, []string{"atatt3"}, nil},
+	{privateKey, "", false, anyEnd, 0, pemHints, "", 0, nil},
+	{"atlassian-api-token", `ATATT3[A-Za-z0-9_\-=]{186}`, true, anyEnd, 3.5, []string{"atatt3"}, "", 0, nil},
 }
 
-// Before and after a hint, a key has at most so many bytes.
+// Limits of a key, in bytes.
 const (
-	beforeHint    = 256
-	afterHint     = 4 << 10
-	afterKeyBegin = 16 << 10 // of a private key
+	maxKey   = 4 << 10 // of a pattern without a limit of its own
+	maxStart = 256     // between a key's start and its hint
 )
 
 // Keys replaces the known formats of keys in a text by markers such as [redacted:github-pat], and returns the rules that
@@ -95,11 +94,20 @@ func maskSpans(s string, spans []span) (text string, rules []string) {
 // findKeys returns the keys of a text in their order. They do not overlap.
 func findKeys(s string) []span {
 	var out []span
-	for rule, windows := range keyRulesIndex().windows(s) {
-		for _, w := range windows {
-			out = rule.find(s, w, out)
+	run := 0 // where the characters of keys end that the last hint is among
+	keyRulesIndex().each(s, func(at int, r *compiledRule) {
+		if r.id == privateKey {
+			if end, _ := pemKey(s[at:]); end > 0 {
+				out = append(out, span{at, at + end, r.id})
+			}
+			return
 		}
-	}
+		for run = max(run, at); run < len(s) && keyByte(s[run]); run++ {
+		}
+		if from, to := r.find(s, at, run); to > 0 {
+			out = append(out, span{from, to, r.id})
+		}
+	})
 	slices.SortFunc(out, func(a, b span) int {
 		return cmp.Or(a.from-b.from, b.to-a.to, strings.Compare(a.rule, b.rule))
 	})
@@ -117,56 +125,155 @@ func findKeys(s string) []span {
 // compiledRule is a rule whose patterns are compiled at the first use.
 type compiledRule struct {
 	*keyRule
-	re    func() *regexp.Regexp
+	re    func() keyPattern
 	allow []func() *regexp.Regexp
 }
 
-// find adds the keys of one window.
-func (r *compiledRule) find(s string, w [2]int, out []span) []span {
-	part := s[w[0]:w[1]]
-	for _, m := range r.re().FindAllStringSubmatchIndex(part, -1) {
-		from, to := r.key(m)
-		key := part[from:to]
-		if entropy(key) < r.entropy || slices.ContainsFunc(r.allow, func(re func() *regexp.Regexp) bool { return re().MatchString(key) }) {
-			continue
-		}
-		from, to = from+w[0], to+w[0]
-		for to == w[1] && to < len(s) && keyByte(s[to]) { // longer than a window
-			to++
-			w[1]++
-		}
-		out = append(out, span{from, to, r.id})
-	}
-	return out
+// keyPattern matches a key at the beginning of a text.
+type keyPattern struct {
+	*regexp.Regexp
+	max     int    // bytes of a key, and of one character behind it
+	literal string // a part of each key; "": none is known
 }
 
-// key is the part of a match that is the key: a group that has most of it, or all of it.
-func (r *compiledRule) key(m []int) (from, to int) {
-	if g := 2 * r.group; g > 0 && m[g] >= 0 {
-		return m[g], m[g+1]
-	}
-	from, to = m[0], m[1]
-	for g := 2; g < len(m); g += 2 {
-		if m[g] >= 0 && 2*(m[g+1]-m[g]) >= m[1]-m[0] {
-			return m[g], m[g+1]
+// compileKey compiles the pattern of a rule. Its length and literal save most runs of it.
+func compileKey(pattern string) func() keyPattern {
+	return sync.OnceValue(func() keyPattern {
+		p := keyPattern{Regexp: regexp.MustCompile("^(?:" + pattern + ")"), max: maxKey}
+		if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil {
+			p.max = min(p.max, longest(tree)+1)
+			p.literal = literalWithin(tree.Simplify())
 		}
+		return p
+	})
+}
+
+// longest is the length of the longest text that a pattern matches, at most maxKey.
+func longest(re *syntax.Regexp) int {
+	n := 0
+	switch re.Op {
+	case syntax.OpLiteral:
+		n = len(re.Rune)
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		n = 1
+	case syntax.OpStar, syntax.OpPlus:
+		n = maxKey
+	case syntax.OpRepeat:
+		if n = maxKey; re.Max >= 0 {
+			n = re.Max * longest(re.Sub[0])
+		}
+	case syntax.OpAlternate:
+		for _, sub := range re.Sub {
+			n = max(n, longest(sub))
+		}
+	default:
+		for _, sub := range re.Sub {
+			n += longest(sub)
+		}
+	}
+	return min(n, maxKey)
+}
+
+// literalWithin is the last literal text of a pattern that is not its beginning.
+func literalWithin(re *syntax.Regexp) string {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	if re.Op != syntax.OpConcat {
+		return ""
+	}
+	for _, sub := range slices.Backward(re.Sub[1:]) {
+		if sub.Op == syntax.OpLiteral && sub.Flags&syntax.FoldCase == 0 {
+			return string(sub.Rune)
+		}
+	}
+	return ""
+}
+
+// find returns the key that has a hint at a place of a text, in a run of characters that ends at run; to is 0: there is none.
+func (r *compiledRule) find(s string, at, run int) (from, to int) {
+	from = at - r.at
+	if r.start != "" {
+		before := max(0, at-maxStart)
+		if from = strings.LastIndex(s[before:at], r.start) + before; from < before {
+			return 0, 0
+		}
+	}
+	if from < 0 || r.word && !beginsWord(s[:from]) {
+		return 0, 0
+	}
+	re := r.re()
+	part := s[from:max(from, min(run, from+re.max))]
+	if !strings.Contains(part, re.literal) {
+		return 0, 0
+	}
+	m := re.FindStringIndex(part)
+	if m == nil || r.end.joins(s[from+m[1]:]) {
+		return 0, 0
+	}
+	key := part[:m[1]]
+	if entropy(key) < r.entropy || slices.ContainsFunc(r.allow, func(re func() *regexp.Regexp) bool { return re().MatchString(key) }) {
+		return 0, 0
+	}
+	if to = from + m[1]; len(key) == maxKey {
+		to = run
 	}
 	return from, to
 }
 
-func keyByte(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte("+/=_-.", c) >= 0
+// joins reports whether a key goes on in the text behind it.
+func (e keyEnd) joins(after string) bool {
+	if e == anyEnd || after == "" {
+		return false
+	}
+	return wordByte(after[0]) || strings.IndexByte(string(e), after[0]) >= 0 && len(after) > 1 && wordByte(after[1])
 }
+
+// beginsWord reports whether a word can begin behind a text: also behind an escape or the code of a colour, which end with
+// letters.
+func beginsWord(before string) bool {
+	n := len(before)
+	if n == 0 || !wordByte(before[n-1]) {
+		return true
+	}
+	for _, escape := range []string{`\x`, `\u`, `%`, `\0`} {
+		digits := 2
+		if escape == `\u` {
+			digits = 4
+		}
+		if at := n - digits; at >= len(escape) && before[at-len(escape):at] == escape && strings.Trim(before[at:], "0123456789abcdefABCDEF") == "" {
+			return true
+		}
+	}
+	switch before[n-1] {
+	case 'n', 'r', 't', 'b', 'f':
+		return n > 1 && before[n-2] == '\\'
+	case 'm', 'K':
+		return strings.HasSuffix(strings.TrimRight(before[max(0, n-maxColour):n-1], "0123456789;"), "[")
+	}
+	return false
+}
+
+// maxColour bounds the code of a colour, in bytes.
+const maxColour = 24
+
+func wordByte(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_'
+}
+
+// keyByte reports whether a key can have the character.
+func keyByte(c byte) bool { return wordByte(c) || strings.IndexByte("+/=-.~:@", c) >= 0 }
 
 // entropy is the Shannon entropy of a text, in bits a byte.
 func entropy(s string) float64 {
-	var count [256]int
+	var count [256]uint16 // a key is shorter
 	for i := range len(s) {
 		count[s[i]]++
 	}
 	bits := 0.0
-	for _, n := range count {
-		if n > 0 {
+	for i := range len(s) {
+		if n := count[s[i]]; n > 0 {
+			count[s[i]] = 0
 			p := float64(n) / float64(len(s))
 			bits -= p * math.Log2(p)
 		}
@@ -190,7 +297,7 @@ var keyRulesIndex = sync.OnceValue(func() *hintIndex {
 	x := &hintIndex{}
 	for _, rules := range [][]keyRule{ownRules, keyRules} {
 		for i := range rules {
-			r := &compiledRule{keyRule: &rules[i], re: lazy(rules[i].pattern)}
+			r := &compiledRule{keyRule: &rules[i], re: compileKey(rules[i].pattern)}
 			for _, pattern := range rules[i].allow {
 				r.allow = append(r.allow, lazy(pattern))
 			}
@@ -208,10 +315,8 @@ var keyRulesIndex = sync.OnceValue(func() *hintIndex {
 	return x
 })
 
-// windows returns the parts of a text that the patterns of rules run on: the surroundings of each hint, in its line. They do
-// not overlap, so the work is linear.
-func (x *hintIndex) windows(s string) map[*compiledRule][][2]int {
-	var out map[*compiledRule][][2]int
+// each calls do with each hint in a text, in their order.
+func (x *hintIndex) each(s string, do func(at int, r *compiledRule)) {
 	var last byte
 	for i := range len(s) {
 		c := s[i]
@@ -229,36 +334,8 @@ func (x *hintIndex) windows(s string) map[*compiledRule][][2]int {
 				continue
 			}
 			if len(s)-at >= len(h.text) && strings.EqualFold(s[at:at+len(h.text)], h.text) {
-				if out == nil {
-					out = map[*compiledRule][][2]int{}
-				}
-				out[h.rule] = addWindow(out[h.rule], s, at, h.rule.id == privateKey)
+				do(at, h.rule)
 			}
 		}
 	}
-	return out
-}
-
-// addWindow adds the window around a hint, or makes the last window longer.
-func addWindow(list [][2]int, s string, at int, lines bool) [][2]int {
-	n := len(list)
-	if n > 0 && at < list[n-1][1]-afterHint/2 && !lines {
-		return list
-	}
-	from, to := max(0, at-beforeHint), min(len(s), at+afterHint)
-	if lines {
-		from, to = at, min(len(s), at+afterKeyBegin)
-	} else {
-		if nl := strings.LastIndexByte(s[from:at], '\n'); nl >= 0 {
-			from += nl + 1
-		}
-		if nl := strings.IndexByte(s[at:to], '\n'); nl >= 0 {
-			to = at + nl
-		}
-	}
-	if n > 0 && from < list[n-1][1] {
-		list[n-1][1] = max(list[n-1][1], to)
-		return list
-	}
-	return append(list, [2]int{from, to})
 }

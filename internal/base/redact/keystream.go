@@ -6,10 +6,8 @@ import (
 	"strings"
 )
 
-const (
-	maxWord    = 64 << 10 // held back of a text without white space, in bytes
-	maxKeyHeld = 16 << 10 // held back of a private key whose end has not come, in bytes
-)
+// maxWord is how much of a text without white space is held back, in bytes.
+const maxWord = 64 << 10
 
 // KeyWriter passes text on without the known formats of keys, see [Keys]. It holds back the last word, and a private key
 // that has begun. Call Flush at the end. It is not safe for concurrent use.
@@ -53,8 +51,8 @@ func (w *KeyWriter) pass(s string) error {
 // ready is how many bytes of a text can be passed on: no key of them goes on behind.
 func ready(s string) int {
 	n := strings.LastIndexAny(s, " \t\r\n") + 1
-	if at := lastBegin(s); at >= 0 && len(s)-at < maxKeyHeld {
-		open, end := openKey(s[at:])
+	if at := lastBegin(s); at >= 0 && len(s)-at < maxPEM {
+		end, open := pemKey(s[at:])
 		if open {
 			return min(n, at)
 		}
@@ -72,51 +70,4 @@ func ready(s string) int {
 		}
 	}
 	return n
-}
-
-// openKey reports whether a text that begins with -----BEGIN may be a private key that goes on, and where one that does not
-// ends; 0: it is none.
-func openKey(s string) (open bool, end int) {
-	title, rest, ok := strings.Cut(s[len("-----BEGIN"):], "-----")
-	if !ok {
-		return len(title) < 120 && !strings.Contains(title, "\n"), 0
-	}
-	if !strings.Contains(title, "PRIVATE KEY") {
-		return false, 0
-	}
-	body, after, ended := strings.Cut(rest, "-----END")
-	for line := range strings.Lines(body) {
-		if !strings.HasSuffix(line, "\n") && len(line) < maxLineStart {
-			break // its end may come
-		}
-		if at := lineStart().FindStringIndex(line); at != nil {
-			line = line[at[1]:]
-		}
-		if line = strings.Trim(line, " \t\r\n\"'+,\\"); strings.Contains(line, ": ") {
-			continue
-		}
-		for i := range len(line) {
-			if c := line[i]; !keyByte(c) && c != '\\' {
-				return false, 0
-			}
-		}
-	}
-	if _, after, closed := strings.Cut(after, "-----"); ended && closed {
-		return false, len(s) - len(after)
-	}
-	return true, 0
-}
-
-// lineStart matches what tools write before a line of a file.
-var lineStart = lazy(`^` + linePart)
-
-// maxLineStart bounds the last line of a text that may go on, in bytes.
-const maxLineStart = 1 << 10
-
-// lastBegin is where the last -----BEGIN is; -1: there is none. Most text has none, which is found faster from the front.
-func lastBegin(s string) int {
-	if !strings.Contains(s, "-----BEGIN") {
-		return -1
-	}
-	return strings.LastIndex(s, "-----BEGIN")
 }

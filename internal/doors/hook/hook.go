@@ -85,6 +85,7 @@ type Event struct {
 
 	name    string                            // of the event, as the agent wrote it
 	result  any                               // of After: the output as the agent wrote it
+	unread  string                            // of After: why the output is not whole; "": it is
 	masked  func(masked any, note string) any // the answer that replaces result; nil: the agent cannot be told so
 	answer  func(e *Event, v Verdict) any
 	input   object // of a shell command: the tool's input
@@ -116,12 +117,32 @@ func Agents() []string {
 }
 
 // Parse reads an event of an agent. An error means that the event cannot be understood; the
-// agent must then not carry out the call.
+// agent must then not carry out the call. A report that has an error, or that can be read only leniently, is returned too,
+// because the agent has carried the call out, and [Event.MaskKeys] must still mask the output.
 func Parse(agent string, src []byte) (*Event, error) {
 	read, ok := dialects[agent]
 	if !ok {
 		return nil, fault.New(fault.Usage, "%.40q is not a known agent", agent).WithHint("expected one of %s", strings.Join(Agents(), ", "))
 	}
+	v, err := decode(src)
+	if err != nil {
+		return reported(read, agent, src, err)
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fault.New(fault.Usage, "the event is not a JSON object")
+	}
+	e := &Event{Agent: agent}
+	if err := e.read(read, m); err != nil {
+		return e.ifReport(), err
+	}
+	if e.Phase == Other || e.Phase == End {
+		return e, object(m).noTool(e.name)
+	}
+	return e, nil
+}
+
+func decode(src []byte) (any, error) {
 	if len(src) > hookwire.MaxEvent || canon.Values(src) > maxValues {
 		return nil, fault.New(fault.Usage, "the event is too large; the limits are %d bytes and %d values", hookwire.MaxEvent, maxValues)
 	}
@@ -129,21 +150,37 @@ func Parse(agent string, src []byte) (*Event, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "the event is not valid JSON: %v", err)
 	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil, fault.New(fault.Usage, "the event is not a JSON object")
-	}
+	return v, nil
+}
+
+// reported reads an event that decode refuses, if it is a report. The output of one that is not whole is withheld.
+func reported(read dialect, agent string, src []byte, refused error) (*Event, error) {
+	v, whole := canon.DecodeLenient(src[:min(len(src), hookwire.MaxEvent)], maxValues)
+	m, _ := v.(map[string]any)
 	e := &Event{Agent: agent}
-	if err := read(e, m); err != nil {
-		return nil, err
+	err := e.read(read, m)
+	if whole && err == nil && e.Phase == After && len(src) <= hookwire.MaxEvent {
+		return e, nil
 	}
-	if err := e.check(); err != nil {
-		return nil, err
+	if !whole || len(src) > hookwire.MaxEvent {
+		e.unread = fault.ForModel(refused)
 	}
-	if e.Phase == Other || e.Phase == End {
-		return e, object(m).noTool(e.name)
+	return e.ifReport(), refused
+}
+
+func (e *Event) read(dialect dialect, m object) error {
+	if err := dialect(e, m); err != nil {
+		return err
 	}
-	return e, nil
+	return e.check()
+}
+
+// ifReport is the event if it is a report; nil: it is not.
+func (e *Event) ifReport() *Event {
+	if e.Phase != After {
+		return nil
+	}
+	return e
 }
 
 // carriers are the fields, as fold gives them, that say that an event is about a tool call.

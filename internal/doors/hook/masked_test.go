@@ -1,13 +1,16 @@
 package hook_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/doors/hook"
+	"github.com/remitrun/remit/internal/doors/hookwire"
 )
 
 // aKey is put together here, so that no scanner takes it for real.
@@ -109,5 +112,95 @@ func TestAFailureIsNotMasked(t *testing.T) {
 	e, err := hook.Parse("claude", []byte(snakeReport("PostToolUseFailure", "Read", `{"file_path":"a"}`, "error", `"`+aKey()+`"`)))
 	if err != nil || e.Failed == "" || e.MaskKeys() != nil {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// TestReportsThatAreNotStrictJSON: a report is masked also if its JSON is not strict, and withheld if it is not whole.
+func TestReportsThatAreNotStrictJSON(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat(`{"a":[`, n) + `"` + aKey() + ` "` + strings.Repeat(`]}`, n) }
+	for name, output := range map[string]string{
+		"half a pair":     `{"file":{"content":"` + aKey() + ` \ud83d"},"type":"text"}`,
+		"not UTF-8":       `{"file":{"content":"` + aKey() + " \xff" + `"},"type":"text"}`,
+		"a control":       `{"file":{"content":"` + aKey() + " \x01" + `"},"type":"text"}`,
+		"equal keys":      `{"file":{"content":"` + aKey() + `","content":"` + aKey() + ` x"},"type":"text"}`,
+		"deep":            deep(101),
+		"very deep":       deep(100_000),
+		"many values":     `{"a":[` + strings.Repeat("1,", 200_000) + `"` + aKey() + `"]}`,
+		"cut":             `{"file":{"content":"` + aKey() + ` long`,
+		"not JSON":        `{"file":{"content":"` + aKey() + `",}`,
+		"larger":          `{"file":{"content":"` + aKey() + strings.Repeat(" x", hookwire.MaxEvent/2) + `"}}`,
+		"larger by marks": `{"file":{"content":"` + strings.Repeat(shortKey()+" ", hookwire.MaxEvent/22) + `"},"type":"text"}`,
+		"a wrong path":    `{"file":{"content":"` + aKey() + `"},"type":"text"}`,
+	} {
+		for agent, report := range afterwards {
+			if agent != "claude" && len(output) > hookwire.MaxEvent/2 {
+				continue // it takes long
+			}
+			input := `{"file_path":"/w/a.js","path":"/w/a.js"}`
+			if name == "a wrong path" {
+				input = `{"file_path":"~/a.js","path":"~/a.js"}`
+			}
+			tool := map[string]string{"gemini": "read_file", "copilot": "view", "codex": "view_image", "generic": "fs.read"}[agent]
+			if tool == "" {
+				tool = "Read"
+			}
+			known, _, _ := strings.Cut(agent, " ")
+			e, err := hook.Parse(known, []byte(report(tool, input, output)))
+			lenient := slices.Contains([]string{"half a pair", "not UTF-8", "a control", "equal keys", "deep", "very deep", "larger by marks"}, name)
+			if e == nil || e.Phase != hook.After || lenient && err != nil {
+				t.Fatalf("%s, %s: %+v, %v", agent, name, e, err)
+			}
+			m := e.MaskKeys()
+			if agent == "cursor" {
+				if m != nil {
+					t.Errorf("%s: %s: %+v", agent, name, m)
+				}
+				continue
+			}
+			if m == nil {
+				t.Fatalf("%s, %s: nothing is masked", agent, name)
+			}
+			got, err := m.Answer("")
+			if err != nil || !json.Valid(got) || len(got) > hookwire.MaxOut || bytes.Contains(got, []byte(aKey())) || bytes.Contains(got, []byte(shortKey())) {
+				t.Errorf("%s, %s: %.300s, %v", agent, name, got, err)
+			}
+			if says := bytes.Contains(got, []byte("withheld the output of")); says != slices.Contains([]string{"cut", "not JSON", "larger", "larger by marks"}, name) {
+				t.Errorf("%s, %s: %.300s", agent, name, got)
+			}
+		}
+	}
+}
+
+// shortKey is shorter than its marker.
+func shortKey() string { return "AKI" + "A4HQX7ZD2MN5RWT3K" }
+
+// TestACallIsNeverTakenForAReport: what a model writes into a call does not make it a report, which passes.
+func TestACallIsNeverTakenForAReport(t *testing.T) {
+	for _, src := range []string{
+		snake("PreToolUse", "Read", `{"file_path":"/w/\ud83d","hook_event_name":"PostToolUse","tool_response":"x"}`),
+		snake("PreToolUse", "Read", `{"file_path":"/w/a"},"hook_event_name":"PostToolUse","tool_response":"x\ud83d"`),
+		snake("PreToolUse", "Read", `{"file_path":"/w/a"}},{"hook_event_name":"PostToolUse"`),
+		snake("PreToolUse", "Read", `{"file_path":"/w/a","file_path":"/w/b"}`),
+	} {
+		if e, err := hook.Parse("claude", []byte(src)); err == nil || e != nil {
+			t.Errorf("%s: %+v, %v", src, e, err)
+		}
+	}
+}
+
+// TestMaskedNumbersKeepTheirForm: of a masked output only texts change, and a withheld one keeps its form.
+func TestMaskedNumbersKeepTheirForm(t *testing.T) {
+	const numbers = `"n":[1.10,-0,1e5,12345678901234567890,0.1E-7]`
+	event := afterwards["claude"]("Read", `{"file_path":"a.js"}`, `{"a":"`+aKey()+`",`+numbers+`,"type":"text","<&>":"a text of 20 bytes"}`)
+	e, err := hook.Parse("claude", []byte(event))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := e.MaskKeys().Answer(""); err != nil || !bytes.Contains(got, []byte(`"updatedToolOutput":{"<&>":"a text of 20 bytes","a":"`+mark+`",`+numbers+`,"type":"text"}`)) {
+		t.Errorf("%s, %v", got, err)
+	}
+	if got, err := e.Withhold("it is late").Answer("no disk"); err != nil || !bytes.Contains(got, []byte(`"updatedToolOutput":{"<&>":"[withheld]","a":"[withheld]",`+numbers+`,"type":"text"}`)) ||
+		!bytes.Contains(got, []byte(": it is late; the call was not recorded: no disk")) {
+		t.Errorf("%s, %v", got, err)
 	}
 }
