@@ -277,8 +277,8 @@ func (h *hookDoor) look(e *hook.Event) error {
 	return nil
 }
 
-// ownFileTool is the tool by which policies decide about an agent's own file; "": it is not one. Notes and plans of
-// other sessions instruct those, so a policy must name the tool that writes them.
+// ownFileTool is the tool by which policies decide about an agent's own file; "": it is not one. Notes and plans
+// instruct other sessions, so writing them is a tool of its own.
 func ownFileTool(kind clients.AgentFile, agent string, write bool) tool.ID {
 	switch {
 	case kind == clients.NoAgentFile, kind == clients.OutputFile && write:

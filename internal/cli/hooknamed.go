@@ -8,8 +8,11 @@ import (
 	"unicode"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/hook"
+	"github.com/remitrun/remit/internal/service/policyreview"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -76,4 +79,38 @@ func (h *hookDoor) aboutCall(e *hook.Event, i int, v hook.Verdict) hook.Verdict 
 		v.Reason = strings.Replace(v.Reason, "remit: ", "remit: "+e.AboutArgument(i)+": ", 1)
 	}
 	return v
+}
+
+// explainCall explains the decision on a call. For an agent's unknown tool it combines the decisions on its arguments, as
+// the agent's hook does.
+func (s *session) explainCall(explain func(tool.ID, tool.Args) (policyreview.Explanation, error), workspace string, id tool.ID, args tool.Args) (policyreview.Explanation, error) {
+	out, err := explain(id, args)
+	agent, name, ok := strings.Cut(strings.TrimPrefix(string(id), tool.AgentTools), ":")
+	if err != nil || !ok || !strings.HasPrefix(string(id), tool.AgentTools) {
+		return out, err
+	}
+	e, err := hook.UnknownTool(agent, name, workspace, args)
+	if err == nil && e.Refusal != "" {
+		err = fault.New(fault.Denied, "%s", e.Refusal)
+	}
+	if err != nil {
+		return out, err
+	}
+	s.settleFiles(e)
+	asks := out.Effect == policy.Ask.String()
+	rank := []string{policy.Deny.String(), policy.Ask.String(), policy.Allow.String()}
+	for i, c := range e.Calls[:len(e.Calls)-1] {
+		one, err := explain(c.Tool, c.Args)
+		if err != nil {
+			return out, err
+		}
+		if (c.Guess || asks && c.Tool == "shell.run") && !one.Concerned {
+			continue
+		}
+		out.Actions, out.Rules = append(out.Actions, one.Actions...), append(out.Rules, one.Rules...)
+		if slices.Index(rank, one.Effect) < slices.Index(rank, out.Effect) {
+			out.Effect, out.Rule, out.Reason = one.Effect, one.Rule, e.AboutArgument(i)+": "+one.Reason
+		}
+	}
+	return out, nil
 }

@@ -153,8 +153,11 @@ func (s *session) policyExplainCmd() *cobra.Command {
 		Short: "Show how a policy decides a call, and which rules apply",
 		Long: `The call is a tool's ID and its arguments, or one JSON object {"tool": ...,
 "args": {...}}; "-" reads that object from standard input. VALUE is text, or
-JSON after ":=". Nothing is executed and the network is not used. With several
--p, the policies form a chain: each must allow the call.
+JSON after ":=". A tool of an agent is agent:AGENT:TOOL, as agent:claude:Artifact:
+the files, URLs and commands in its arguments are decided as by remit hook
+AGENT. mcp:SERVER:TOOL can be of a server that an agent runs. Nothing is executed
+and the network is not used. With several -p, the policies form a chain: each
+must allow the call.
 
 --sensitive prints the file names that wildcards never match. --flows prints the
 labels and flows of POLICY, with what flows: standard stands for.
@@ -163,6 +166,7 @@ labels and flows of POLICY, with what flows: standard stands for.
   remit policy explain remit.yaml shell.run 'argv:=["git","push","--force"]'
   remit policy explain remit.yaml \
     '{"tool":"http.get","args":{"url":"https://api.github.com/zen"}}'
+  remit policy explain remit.yaml agent:claude:Artifact file_path=.env
   remit policy explain -p outer.yaml -p inner.yaml fs.read path=README.md
   remit policy explain --sensitive
   remit policy explain --flows remit.yaml`,
@@ -191,7 +195,10 @@ labels and flows of POLICY, with what flows: standard stands for.
 			if err != nil {
 				return err
 			}
-			ex, err := a.PolicyReview.Explain(cmd.Context(), chain, ws, id, given)
+			explain := func(id tool.ID, args tool.Args) (policyreview.Explanation, error) {
+				return a.PolicyReview.Explain(cmd.Context(), chain, ws, id, args)
+			}
+			ex, err := s.explainCall(explain, ws, id, given)
 			if err != nil {
 				return err
 			}

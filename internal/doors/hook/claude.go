@@ -89,6 +89,9 @@ var claudeInternal = []string{
 	"ToolSearch", "WaitForMcpServers", "Workflow",
 }
 
+// claudeReads are the arguments of internal tools that name a file or folder: a script of agents, and an existing worktree.
+var claudeReads = map[string]string{"Workflow": "scriptPath", "EnterWorktree": "path"}
+
 func (e *Event) claudeTool(in object) error {
 	switch e.Tool {
 	case "Bash":
@@ -125,11 +128,14 @@ func (e *Event) claudeTool(in object) error {
 	if server, name, ok := mcpName(e.Tool); ok {
 		return e.mcp(server, name, in)
 	}
-	if slices.Contains(claudeInternal, e.Tool) {
-		e.Internal = true
-		return nil
+	if !slices.Contains(claudeInternal, e.Tool) {
+		return e.unknown(in)
 	}
-	return e.unknown(in)
+	if name := claudeReads[e.Tool]; in[name] != nil && in[name] != "" {
+		return e.file("fs.read", in, name)
+	}
+	e.Internal = true
+	return nil
 }
 
 // monitor adds the command whose output Claude Code watches. It can watch a WebSocket instead.

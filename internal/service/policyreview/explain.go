@@ -2,9 +2,11 @@ package policyreview
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -18,6 +20,9 @@ type Explanation struct {
 	Reason  string   `json:"reason"`
 	Actions []string `json:"actions"`
 	Rules   []Rule   `json:"rules"`
+
+	// Concerned: the policies have something against the call, see [runs.Concerned].
+	Concerned bool `json:"-"`
 }
 
 // Rule is one rule that took part.
@@ -51,6 +56,9 @@ func (s *Reviewer) Explain(ctx context.Context, files []string, workspace string
 func (s *Reviewer) ExplainUnder(ctx context.Context, chain policy.Chain, workspace string, id tool.ID, args tool.Args, facts *runs.Facts) (Explanation, error) {
 	ex := Explanation{Tool: id, Actions: []string{}, Rules: []Rule{}}
 	e, err := s.Catalog.Lookup(id)
+	if errors.Is(err, fault.ToolUnknown) {
+		e, err = s.Catalog.ForClient().Lookup(id)
+	}
 	if err != nil {
 		return ex, err
 	}
@@ -67,6 +75,7 @@ func (s *Reviewer) ExplainUnder(ctx context.Context, chain policy.Chain, workspa
 	}
 	call := policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...)}
 	d := chain.Decide(call)
+	ex.Concerned = runs.Concerned(chain, call)
 	if d.Effect != policy.Deny && facts != nil {
 		if err := facts.Look(ctx, env, chain.Limits(), call.Actions); err != nil {
 			return ex, err

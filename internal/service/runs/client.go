@@ -226,7 +226,7 @@ func (c *ClientSession) withdrawRepeated(ctx context.Context, id string) error {
 			left = append(left, call) // Withdraw takes pending ones
 		}
 	}
-	return c.Runner.Withdraw(ctx, c.Run, left, fault.New(fault.ToolCancelled, "%s asked again about the same call", c.q.Client))
+	return c.Runner.Withdraw(ctx, c.Run, left, fault.New(fault.ToolCancelled, "%s asked again about the same call, and the later entry has the decision", c.q.Client))
 }
 
 // maxTries bounds how often a call is decided again because another process recorded one

@@ -18,17 +18,22 @@ func (c *ClientSession) Ahead(call runner.Call) policy.Effect {
 	return c.Run.Grant.Chain().Decide(of).Effect
 }
 
-// Concerns reports whether the policies have something against a call that may not be meant: an entry denies it or asks
-// about it, or the name of a file is sensitive. That no entry allows it is not enough, except for a file in a command.
+// Concerns is [Concerned] for the policies of the session.
 func (c *ClientSession) Concerns(call runner.Call) bool {
 	chain, of, ok := c.policyCall(call)
-	return ok && slices.ContainsFunc(of.Actions, func(a tool.Action) bool {
+	return ok && Concerned(chain, of)
+}
+
+// Concerned reports whether policies have something against a call that may not be meant: an entry denies it or asks about
+// it, or the name of a file is sensitive. That no entry allows it is not enough, except for a file in a command.
+func Concerned(chain policy.Chain, of policy.Call) bool {
+	return slices.ContainsFunc(of.Actions, func(a tool.Action) bool {
 		d := chain.DecideAction(a)
 		if d.Effect == policy.Allow {
 			return false
 		}
 		return slices.ContainsFunc(d.Refusals, func(r policy.Refusal) bool { return r.Rule != nil && r.Rule.Line > 0 }) ||
-			a.Path != "" && (call.Tool == shellTool || policy.Spelled(a.Path))
+			a.Path != "" && (of.Tool.ID == shellTool || policy.Spelled(a.Path))
 	})
 }
 

@@ -280,7 +280,7 @@ func (d *deriver) file(kind tool.ActionKind, p string) {
 	case full == "/dev/null":
 	case !d.env.Foreign && loopback.MatchString(full): // in the sandbox's own network
 	case strings.HasPrefix(full, "/dev/tcp/"), strings.HasPrefix(full, "/dev/udp/"):
-		d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use http.get"})
+		d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use curl, or a tool that fetches URLs"})
 	case full != "" && (d.env.Foreign || !InOwnFolder(full) && !ownDevice.MatchString(full)):
 		d.add(tool.Action{Kind: kind, Path: full})
 	case full != "":
