@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -204,6 +205,15 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 	}
 	if !fits(string(docsWriter(t).Source())) || !fits(string(docsWriter(t).Print())) {
 		t.Error("the schema refuses a policy that Parse takes")
+	}
+	ready, err := filepath.Glob("profile/*/*.yaml")
+	if err != nil || len(ready) < 10 {
+		t.Fatalf("ready policies: %q, %v", ready, err)
+	}
+	for _, file := range ready {
+		if src, err := os.ReadFile(file); err != nil || !strings.HasSuffix(filepath.Dir(file), "testdata") && !fits(string(src)) {
+			t.Errorf("the schema refuses %s (%v)", file, err)
+		}
 	}
 	for _, bad := range []string{"name: x", "version: 2", "version: 1\nfoo: 1", "version: 1\nfiles: {raed: {}}",
 		"version: 1\ntools: {allow: [{tool: a, arg: {}}]}", "version: 1\ntools: {deny: [{tool: a, others: allow}]}",
