@@ -48,7 +48,6 @@ type Terms struct {
 	Holder   string        // of the grant
 	Approved []tool.Action // actions that need approval and that a person approved for this call
 	Env      tool.Env
-	Began    time.Time // of the run; zero: it is not known
 	Limits   policy.Limits
 	Ask      Asker         // nil: approvals are not possible while the call runs
 	Request  Requester     // only of a call of authority.request; nil: it cannot request authority
@@ -379,14 +378,6 @@ func (p Permit) Held() Held {
 		return nil
 	}
 	return p.s.terms.Held
-}
-
-// Began is when the call's run began; zero: it is not known.
-func (p Permit) Began() time.Time {
-	if p.s == nil {
-		return time.Time{}
-	}
-	return p.s.terms.Began
 }
 
 // Env returns the call's environment.

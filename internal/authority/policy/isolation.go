@@ -16,7 +16,6 @@ type isolationSettings struct {
 	least  string // isolation: "", "full", "landlock" or "none"
 	tier   string // sandbox.tier: "", "fresh" or "session"
 	home   string // sandbox.home: "", "fresh" or "kept"
-	made   string // sandbox.new_repositories: "", "strict" or "open"
 	keys   string // output.keys: "", "mask" or "show"
 }
 
@@ -24,7 +23,7 @@ func (s *isolationSettings) settings() []setting {
 	return []setting{
 		choice("system", &s.system, "minimal", "standard"),
 		choice("isolation", &s.least, "full", "landlock", "none"),
-		mapping("sandbox", choice("tier", &s.tier, "fresh", "session"), choice("home", &s.home, "fresh", "kept"), choice("new_repositories", &s.made, "strict", "open")),
+		mapping("sandbox", choice("tier", &s.tier, "fresh", "session"), choice("home", &s.home, "fresh", "kept")),
 		mapping("output", choice("keys", &s.keys, "mask", "show")),
 	}
 }
@@ -93,12 +92,6 @@ func (c Chain) FreshTier() bool {
 // every link says so, or leaves it to the others.
 func (c Chain) KeepsHome() bool {
 	return c.says("kept", func(s isolationSettings) string { return s.home })
-}
-
-// OpensNewRepositories reports whether commands may write names that are sensitive or asked about in the repositories that
-// the run makes itself: every link says so, or leaves it to the others.
-func (c Chain) OpensNewRepositories() bool {
-	return c.says("open", func(s isolationSettings) string { return s.made })
 }
 
 // StandardSystem reports whether commands see the standard system and not only

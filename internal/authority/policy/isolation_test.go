@@ -43,7 +43,6 @@ func TestWhatIsSharedNeedsEveryLink(t *testing.T) {
 	}{
 		{"sandbox: {tier: session}\n", "sandbox: {tier: fresh}\n", policy.Chain.SessionTier},
 		{"sandbox: {home: kept}\n", "sandbox: {home: fresh}\n", policy.Chain.KeepsHome},
-		{"sandbox: {new_repositories: open}\n", "sandbox: {new_repositories: strict}\n", policy.Chain.OpensNewRepositories},
 		{"system: standard\n", "system: minimal\n", policy.Chain.StandardSystem},
 	} {
 		tests := map[string]struct {
@@ -74,7 +73,7 @@ func TestWhatIsSharedNeedsEveryLink(t *testing.T) {
 }
 
 func TestIsolationAndTierArePrinted(t *testing.T) {
-	const src = "version: 1\nname: \"test\"\nisolation: landlock\nsandbox:\n  tier: session\n  home: kept\n  new_repositories: open\n"
+	const src = "version: 1\nname: \"test\"\nisolation: landlock\nsandbox:\n  tier: session\n  home: kept\n"
 	p, err := policy.Parse("test.yaml", []byte(src))
 	if err != nil || string(p.Print()) != src {
 		t.Errorf("got %q, %v", p.Print(), err)

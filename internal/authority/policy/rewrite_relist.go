@@ -199,9 +199,6 @@ func (c Chain) carryModes(d *content) {
 	if c.KeepsHome() {
 		d.isolation.home = "kept"
 	}
-	if c.OpensNewRepositories() {
-		d.isolation.made = "open"
-	}
 	if c.ShowsKeys(nil) {
 		d.isolation.keys = "show"
 	}

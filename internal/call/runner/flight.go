@@ -288,7 +288,7 @@ func (f *flight) perform(ctx context.Context) error {
 func (f *flight) permitTerms() permit.Terms {
 	given := f.givenAmounts()
 	replaced, _ := f.run.Keep.(permit.CommandKeeper) // nil, if the run keeps nothing
-	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain.Carrying(f.data()), Env: f.run.Env, Began: f.run.Started, Limits: f.limits, Keep: f.keeper(), Replaced: replaced, Held: f.run.Held,
+	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain.Carrying(f.data()), Env: f.run.Env, Limits: f.limits, Keep: f.keeper(), Replaced: replaced, Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
 	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
 	terms.Released = f.released()

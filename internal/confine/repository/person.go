@@ -38,7 +38,7 @@ var plainSettings = map[string][]string{
 }
 
 // leading are settings among the plain ones that lead a person's Git to other repositories, commands or contents, or hide files.
-var leading = []string{"push.default", "push.followtags", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote", "rerere.enabled", "rerere.autoupdate", "status.showuntrackedfiles"}
+var leading = []string{"push.default", "push.followtags", "push.autosetupremote", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote", "rerere.enabled", "rerere.autoupdate", "status.showuntrackedfiles"}
 
 // IsPlain reports whether a setting, in lower case, can stand in a repository's own configuration: it names no program, and
 // leads to no other repository. An alias is plain if it shows something, or is the common short form of a command.

@@ -20,14 +20,14 @@ func TestReaddressed(t *testing.T) {
 		}
 		was := write("was", "url", "https://good.test")
 		same := write("same", "url", "https://good.test") + write("more", "fetch", "+refs/heads/*:refs/remotes/x/*")
-		if why := repository.Readdressed(was, same); why != "" {
+		if why := repository.Readdressed(was, same, false); why != "" {
 			t.Fatalf("%s\n%s\n%s", why, was, same)
 		}
 		more := rapid.SampledFrom([]string{
 			write("evil", "url", "https://evil.test"), write("push", "pushurl", "https://evil.test"), write("fetch", "fetch", "refs/heads/*:refs/heads/*"),
 		}).Draw(t, "change")
 		for _, now := range []string{was + more, more + was, same + more, more, ""} {
-			if repository.Readdressed(was, now) == "" {
+			if repository.Readdressed(was, now, false) == "" || repository.Readdressed("", now, true) == "" && now != "" {
 				t.Fatalf("not found:\n%s\n%s", was, now)
 			}
 		}

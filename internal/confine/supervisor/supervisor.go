@@ -45,8 +45,8 @@ type Request struct {
 
 	Own bool // of Connect without Create: a process of the supervisor bound the socket
 
-	// Of Create with Moved: the path that something had before. File is a descriptor of it, or of what is
-	// opened (O_PATH), which lasts as long as the question; 0: there is none.
+	// Of Create with Moved: the path that something had before, and a descriptor of it (O_PATH), which lasts
+	// as long as the question.
 	From string
 	File int
 }
@@ -344,7 +344,7 @@ func (c *call) askAt(r Request, p place) (string, unix.Errno) {
 	if errno != 0 || where == "" || where[0] != '/' { // a pipe or a socket has no path
 		return where, errno
 	}
-	r.Path, r.File = where, p.fd
+	r.Path = where
 	errno = c.ask(r)
 	if name, gone := strings.CutSuffix(where, deleted); gone && errno == 0 {
 		r.Path = name

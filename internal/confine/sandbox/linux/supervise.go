@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
@@ -173,8 +172,6 @@ type decider struct {
 	list     []sandbox.Refusal
 	count    int
 	claims   map[string]bool
-	guesses  atomic.Int32       // refused reads of files that Git does not track
-	made     map[string]bool    // folders of repositories that the run has made
 	settings map[string]string  // of repositories, by their paths, as the command found them
 	late     func(tool.Refused) // is told of refusals after the call
 	uses     changes
@@ -185,7 +182,7 @@ type decider struct {
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
 	chain, env := p.Chain(), p.Env()
-	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, settings: map[string]string{}, made: map[string]bool{},
+	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, settings: map[string]string{},
 		names: sync.OnceValue(func() *policy.LikeNames { return chain.NamesLike(sandbox.AnyName) })}
 }
 
@@ -212,7 +209,7 @@ func (d *decider) judge(r supervisor.Request) error {
 		return d.connects(r)
 	}
 	if r.Act&supervisor.Read != 0 {
-		if err := d.may(tool.FileRead, r.Path); err != nil && !d.isCheckedOut(r, err) {
+		if err := d.may(tool.FileRead, r.Path); err != nil {
 			return err
 		}
 	}
@@ -220,13 +217,16 @@ func (d *decider) judge(r supervisor.Request) error {
 		return nil
 	}
 	d.claim(r)
-	if err := d.may(tool.FileWrite, r.Path); err != nil && !d.opens(tool.FileWrite, r, err) {
+	if err := d.may(tool.FileWrite, r.Path); err != nil && !d.isEmptied(tool.FileWrite, r, err) {
 		if err = d.ofRepository(r, err); err != nil {
+			if _, content := err.(supervisor.Instead); content && d.concerns(r.From) && d.may(tool.FileRead, r.From) != nil { //nolint:errorlint // an answer, never wrapped
+				return d.may(tool.FileRead, r.From) // the new file could be read
+			}
 			return err
 		}
 	}
 	if d.deletes && r.Act&supervisor.Remove != 0 {
-		if err := d.may(tool.FileDelete, r.Path); err != nil && !d.opens(tool.FileDelete, r, err) {
+		if err := d.may(tool.FileDelete, r.Path); err != nil && !d.isEmptied(tool.FileDelete, r, err) {
 			return err
 		}
 	}
@@ -237,6 +237,13 @@ func (d *decider) judge(r supervisor.Request) error {
 		return d.moved(r)
 	}
 	return nil
+}
+
+// isEmptied reports whether a refused request removes an empty folder whose name alone is sensitive, as git stash does. err is the
+// refusal.
+func (d *decider) isEmptied(kind tool.ActionKind, r supervisor.Request, err error) bool {
+	var by refusal
+	return r.Act == supervisor.Remove|supervisor.Folder && errors.As(err, &by) && !byRule(by) && d.may(kind, path.Join(path.Dir(r.Path), sandbox.AnyName)) == nil
 }
 
 // connects decides about a socket. A command connects to those alone that it made itself: others are the

@@ -166,7 +166,7 @@ func (d *decider) ofConfig(r supervisor.Request, p string, err error) error {
 	mayHold := func(folder string) bool { return nested(path.Dir(p)) && d.holds(path.Dir(p), folder) }
 	began := d.settingsAt(p, string(was))
 	moves := func(text string) error {
-		if why := repository.Readdressed(began, text); why != "" {
+		if why := repository.Readdressed(began, text, path.Base(p) == "config.worktree"); why != "" {
 			return ownRefusal(r.Path, why+"; a person can do that outside of the sandbox")
 		}
 		return nil

@@ -83,7 +83,7 @@ func (d *decider) gains(was, will string) error {
 		switch {
 		case before != nil && after == nil:
 			return before
-		case after != nil && k == tool.FileWrite && (before == nil || d.chain.OpensNewRepositories() && d.isNew(was)):
+		case after != nil && k == tool.FileWrite && before == nil:
 			return after
 		}
 	}
