@@ -118,7 +118,7 @@ func (c Chain) carryUnlisted(d *content, link int, id tool.ID, asked bool) error
 	if !asked || r.unlisted == nil || slices.ContainsFunc(slices.Concat(s.lists[Ask], s.lists[Allow]), always) || builtin && !slices.ContainsFunc(s.lists[Allow], names) {
 		return nil
 	}
-	if o := c.constraining(id, link); o != nil || c.acting(id) != "" {
+	if slices.ContainsFunc(slices.Concat(s.lists[Ask], s.lists[Allow]), names) || c.constraining(id, link) != nil || c.acting(id) != "" {
 		return fault.New(fault.PolicyInvalid, "the policies of the chain cannot be written as one: %q asks about %s by tools.unlisted, and an entry constrains its arguments",
 			r.policy.Name(), id)
 	}

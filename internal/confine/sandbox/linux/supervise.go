@@ -219,7 +219,7 @@ func (d *decider) judge(r supervisor.Request) error {
 	d.claim(r)
 	if err := d.may(tool.FileWrite, r.Path); err != nil && !d.isEmptied(tool.FileWrite, r, err) {
 		if err = d.ofRepository(r, err); err != nil {
-			if _, content := err.(supervisor.Instead); content && d.concerns(r.From) && d.may(tool.FileRead, r.From) != nil { //nolint:errorlint // an answer, never wrapped
+			if _, content := err.(supervisor.Instead); content && d.concerns(r.From) && d.may(tool.FileRead, r.From) != nil {
 				return d.may(tool.FileRead, r.From) // the new file could be read
 			}
 			return err
