@@ -153,11 +153,11 @@ func (s *session) policyExplainCmd() *cobra.Command {
 		Short: "Show how a policy decides a call, and which rules apply",
 		Long: `The call is a tool's ID and its arguments, or one JSON object {"tool": ...,
 "args": {...}}; "-" reads that object from standard input. VALUE is text, or
-JSON after ":=". A tool of an agent is agent:AGENT:TOOL, as agent:claude:Artifact:
-the files, URLs and commands in its arguments are decided as by remit hook
-AGENT. mcp:SERVER:TOOL can be of a server that an agent runs. Nothing is executed
-and the network is not used. With several -p, the policies form a chain: each
-must allow the call.
+JSON after ":=". A tool of an agent is agent:AGENT:TOOL, for example
+agent:claude:Artifact: the files, URLs and commands in its arguments are decided
+as by remit hook AGENT. mcp:SERVER:TOOL can be of a server that an agent runs.
+Nothing is executed and the network is not used. With several -p, the policies
+form a chain: each must allow the call.
 
 --sensitive prints the file names that wildcards never match. --flows prints the
 labels and flows of POLICY, with what flows: standard stands for.

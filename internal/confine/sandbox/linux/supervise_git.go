@@ -212,7 +212,7 @@ func (d *decider) settingsAt(p, now string) string {
 	if len(d.settings) < maxSettings {
 		d.settings[p] = now
 	}
-	return now // beyond the bound, a command cannot take back what it did itself
+	return now // beyond the bound, a command cannot undo its own changes
 }
 
 // holds reports whether a folder may have the files of a submodule: it is in the repository that has the submodule.
