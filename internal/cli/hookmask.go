@@ -11,8 +11,8 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// maskKeys masks the keys in a reported output, before anything else that can fail; until it is done, the output is withheld. Of a command that [hookDoor.sandboxed] replaced,
-// remit sh has masked the output.
+// maskKeys masks the keys in a reported output, before anything else that can fail. Until it has ended, an answer withholds
+// the output. The output of a command that [hookDoor.sandboxed] replaced was masked by remit sh.
 func (h *hookDoor) maskKeys(e *hook.Event) *hook.Masked {
 	if e.Phase != hook.After {
 		return nil

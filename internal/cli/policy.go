@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"path/filepath"
 	"strings"
@@ -187,22 +188,7 @@ labels and flows of POLICY, with what flows: standard stands for.
 			if ext := filepath.Ext(chain[0]); len(files) == 0 && ext != ".yaml" && ext != ".yml" && ext != ".json" && strings.Contains(args[0], "=") {
 				return fault.New(fault.Usage, "%q is not a policy file", chain[0]).WithHint("name the policy before the tool: remit policy explain remit.yaml %s ...", chain[0])
 			}
-			id, given, err := s.readCall(args)
-			if err != nil {
-				return err
-			}
-			a, ws, err := s.openIn(dir)
-			if err != nil {
-				return err
-			}
-			explain := func(id tool.ID, args tool.Args) (policyreview.Explanation, error) {
-				return a.PolicyReview.Explain(cmd.Context(), chain, ws, id, args)
-			}
-			ex, err := s.explainCall(explain, ws, id, given)
-			if err != nil {
-				return err
-			}
-			return s.printExplanation(ex)
+			return s.explain(cmd.Context(), dir, chain, args)
 		},
 	}
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
@@ -210,6 +196,25 @@ labels and flows of POLICY, with what flows: standard stands for.
 	c.Flags().BoolVar(&flows, "flows", false, "print the labels and flows of policies")
 	c.Flags().BoolVar(&sensitive, "sensitive", false, "print the file names that wildcards never match")
 	return c
+}
+
+// explain prints the decision of a chain of policy files on the call that arguments give.
+func (s *session) explain(ctx context.Context, dir string, chain, args []string) error {
+	id, given, err := s.readCall(args)
+	if err != nil {
+		return err
+	}
+	a, ws, err := s.openIn(dir)
+	if err != nil {
+		return err
+	}
+	ex, err := s.explainCall(func(id tool.ID, args tool.Args) (policyreview.Explanation, error) {
+		return a.PolicyReview.Explain(ctx, chain, ws, id, args)
+	}, ws, id, given)
+	if err != nil {
+		return err
+	}
+	return s.printExplanation(ex)
 }
 
 // printFlows prints the labels and flows of policies.

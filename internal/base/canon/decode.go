@@ -35,9 +35,10 @@ func Decode(b []byte) (any, error) {
 	return v, nil
 }
 
-// DecodeLenient reads as much of a JSON text as it can, for a text that must not be refused: half a surrogate pair and bytes that
-// are not UTF-8 become U+FFFD, the last of two equal keys counts within the text's fields, and a value that is nested too deep, or comes after limit
-// values, becomes a string with its JSON text, but not the fields of the text itself. whole is false if the text ends early or is not JSON: v then has what came before.
+// DecodeLenient reads a JSON text that must not be refused, as far as it can. Half a surrogate pair and bytes that are not
+// UTF-8 become U+FFFD. Of two equal keys the last one counts, but two equal keys of the outermost object are an error. An
+// array or object that is nested too deep, or comes after limit values, becomes a string with its JSON text. whole is false
+// if the text ends early or is not JSON: v is then the part before the error, and nil if there is none.
 func DecodeLenient(b []byte, limit int) (v any, whole bool) {
 	p := parser{src: b, lenient: true, left: limit}
 	v, err := p.value(0)

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Readdressed says to what a changed configuration leads a person's Git that it did not lead to before: another
-// address of a remote or another remote of a branch that had one, or branches that a fetch would overwrite. It is "" if
-// there is no such change. New remotes, and remotes of new branches, are none, unless the configuration is that of one
-// worktree alone, which wins over that of all.
+// Readdressed describes the first change of a configuration by which a person's Git would push to another place, or
+// overwrite branches when it fetches; "": there is none. Such changes are another address of a remote, another remote of a
+// branch, and a fetch to other names than refs/remotes. A new remote is not such a change, nor is the remote of a branch that
+// had none. worktree: the configuration is of one worktree, and wins over that of the repository, so it must set neither.
 func Readdressed(was, now string, worktree bool) string {
 	before, after := parse(was), parse(now)
 	for _, s := range before {

@@ -9,6 +9,22 @@ import (
 	"github.com/remitrun/remit/internal/base/racetest"
 )
 
+// In a linked worktree the settings are those of the repository outside, and those of the worktree alone.
+func TestALinkedWorktreeLeadsNoPushElsewhere(t *testing.T) {
+	racetest.Skip(t, oneByOne)
+	w := newTreeWorld(t)
+	w.person.sh(w.repository, "git remote add origin https://good.test/a; git config extensions.worktreeConfig true")
+	for range 2 { // the second command finds what the first one left
+		w.sh(`C=$(git rev-parse --git-common-dir); git remote set-url origin https://evil.test/a; git config --worktree remote.origin.pushurl https://evil.test/a
+			rm -f $C/config; printf '[core]\n\trepositoryformatversion = 0\n[remote "origin"]\n\turl = https://evil.test/a\n' > $C/config; git remote add origin https://evil.test/a; true`)
+	}
+	for _, dir := range []string{w.repository, w.world.dir} {
+		if got := w.person.sh(dir, "git remote -v"); got != "origin\thttps://good.test/a (fetch)\norigin\thttps://good.test/a (push)\n" {
+			t.Errorf("%s: %s", dir, got)
+		}
+	}
+}
+
 // What Git reads gets its content from the file that is moved there, which the command must be able to read.
 func TestNoUnreadableFileIsMovedToAName(t *testing.T) {
 	racetest.Skip(t, oneByOne)

@@ -183,7 +183,7 @@ func (d *decider) ofConfig(r supervisor.Request, p string, err error) error {
 		switch {
 		case !harmlessConfig(was, nil, mayHold):
 			return err
-		case sandbox.Within(d.top, path.Dir(path.Dir(p))):
+		case sandbox.Within(d.top, path.Dir(path.Dir(p))), path.Dir(p) == d.chain.Repository():
 			return moves("") // else the next command could write it anew
 		}
 		return nil
