@@ -404,6 +404,18 @@ func (n *node) state(session string) string {
 	return s
 }
 
+// becomes waits until a session has a state. Where it never has, the test tells in which state it stayed.
+func (n *node) becomes(session, want string) {
+	n.f.Helper()
+	is := ""
+	defer func() {
+		if n.f.Failed() && is != want {
+			n.f.Logf("the session stays %q: %v; its results: %q", is, n.must(200, "GET", "/v1/sessions/"+session, "")["error"], n.results(session))
+		}
+	}()
+	n.f.until("the session becomes "+want, func() bool { is = n.state(session); return is == want })
+}
+
 // results are the results of tools in a session, in order.
 func (n *node) results(session string) []string {
 	n.f.Helper()

@@ -66,7 +66,13 @@ func (n *node) ready() (ok bool, reason string) {
 
 func (n *node) isReady() {
 	n.f.Helper()
-	n.f.until("the node is ready", func() bool { ok, _ := n.ready(); return ok })
+	reason := ""
+	defer func() {
+		if n.f.Failed() {
+			n.f.Logf("the node is not ready: %s", reason)
+		}
+	}()
+	n.f.until("the node is ready", func() (ok bool) { ok, reason = n.ready(); return ok })
 }
 
 // unready waits until a node says that it is not ready, and why.
@@ -157,7 +163,7 @@ func TestNodesWaitForTheirDatabase(t *testing.T) {
 	}
 	a.isReady()
 	b.isReady()
-	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	b.becomes(id, "idle")
 	if first, second := f.happened("/first"), f.happened("/second"); first != 1 || second != 1 {
 		t.Errorf("%d and %d effects, want one each", first, second)
 	}

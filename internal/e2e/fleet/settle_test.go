@@ -52,7 +52,7 @@ func TestAnUnknownCallIsSettledOnce(t *testing.T) {
 		t.Errorf("while the node lives, %v is unknown", list)
 	}
 	a.kill()
-	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	b.becomes(id, "idle")
 	list := f.unknowns()
 	if len(list) != 1 || strconv.Itoa(list[0].Call) != acts {
 		t.Fatalf("%v is unknown, want the first call", list)

@@ -34,7 +34,7 @@ func TestATurnContinuesOnAnotherNode(t *testing.T) {
 	a.kill()
 	took := f.until("the second call", func() bool { return f.happened("/second") == 1 })
 	t.Logf("the next call began %s after the kill, the lease being %s", took, lease)
-	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	b.becomes(id, "idle")
 	if got := b.results(id); len(got) != 2 || !strings.Contains(got[0], "may or may not have taken effect") {
 		t.Errorf("the results are %q", got)
 	}
@@ -42,7 +42,7 @@ func TestATurnContinuesOnAnotherNode(t *testing.T) {
 		t.Errorf("%d and %d effects, want one each", first, second)
 	}
 	b.send(id)
-	f.until("another turn", func() bool { return b.state(id) == "idle" })
+	b.becomes(id, "idle")
 	verified(t, f)
 }
 
@@ -58,14 +58,14 @@ func TestAStoppedNodeDoesNothingMore(t *testing.T) {
 	a.send(id)
 	f.until("the first call", func() bool { return f.happened("/first") == 1 })
 	a.signal(syscall.SIGSTOP)
-	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	b.becomes(id, "idle")
 	release() // the answer to the stopped node's call
 	a.signal(syscall.SIGCONT)
 	members := func() int { return f.db.Count(f, f.db.Schema(f, f.dir), "SELECT count(*) FROM members") }
 	f.until("the stopped node's return", func() bool { return members() == 2 })
 	a.isReady()
 	a.send(id) // it works as before
-	f.until("another turn", func() bool { return a.state(id) == "idle" })
+	a.becomes(id, "idle")
 	if first, second := f.happened("/first"), f.happened("/second"); first != 1 || second != 1 {
 		t.Errorf("%d and %d effects, want one each", first, second)
 	}
@@ -122,7 +122,7 @@ func TestNodesShareATurn(t *testing.T) {
 	}
 	release()
 	b.send(id) // the session is free at once, for any node
-	f.until("another turn", func() bool { return a.state(id) == "idle" })
+	a.becomes(id, "idle")
 	verified(t, f)
 }
 
@@ -192,7 +192,7 @@ func TestANodeThatEndsHandsItsTurnsOver(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	<-a.over
 	f.until("the second call", func() bool { return f.happened("/second") == 1 })
-	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	b.becomes(id, "idle")
 	if n := f.happened("/first"); n != 1 {
 		t.Errorf("%d effects of the first call", n)
 	}
@@ -233,7 +233,7 @@ func TestAQuestionWaitsOnAtAnotherNode(t *testing.T) {
 			t.Errorf("after %s the question is %q, and was %q", sig, now, asked)
 		}
 		b.must(200, "POST", "/v1/approvals/"+asked+"/approve", "{}")
-		f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+		b.becomes(id, "idle")
 		if text, err := os.ReadFile(filepath.Join(f.dir, "work", "saved.txt")); err != nil || string(text) != "once;" {
 			t.Errorf("the approved call wrote %q: %v", text, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -95,14 +96,17 @@ func isAnswer(err error) bool {
 	return errors.As(err, &pe)
 }
 
-// retryAfter is the time before a statement is repeated.
-const retryAfter = 20 * time.Millisecond
+// retryAfter and maxRetryAfter are the first and the longest time before a statement is repeated.
+const (
+	retryAfter    = 20 * time.Millisecond
+	maxRetryAfter = 320 * time.Millisecond
+)
 
 // retry calls f until its error cannot pass by itself, or ctx ends.
 func retry(ctx context.Context, f func() error) error {
-	for {
+	for wait := retryAfter; ; wait = min(2*wait, maxRetryAfter) {
 		err := f()
-		if !transient(err) || pause.For(ctx, retryAfter) != nil {
+		if !transient(err) || pause.For(ctx, wait/2+rand.N(wait)) != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ func (s *Store) pool(params map[string]string, most int, again bool) *sql.DB {
 func openAs(of connector, c *pgx.ConnConfig, params map[string]string, most int) *sql.DB {
 	c = c.Copy()
 	maps.Copy(c.RuntimeParams, params)
-	of.Connector, of.translations = stdlib.GetConnector(*settingLate(c)), &sync.Map{}
+	of.openings, of.translations = newOpenings(stdlib.GetConnector(*settingLate(c))), &sync.Map{}
 	db := sql.OpenDB(of)
 	db.SetMaxOpenConns(most)
 	db.SetMaxIdleConns(most)
@@ -41,7 +41,7 @@ func openAs(of connector, c *pgx.ConnConfig, params map[string]string, most int)
 }
 
 type connector struct {
-	driver.Connector
+	*openings
 	translations *sync.Map // of statements, which are few
 
 	leased func(context.Context) (context.Context, context.CancelFunc) // how long a connection is waited for; nil: it is not
@@ -69,7 +69,7 @@ func (c connector) Connect(ctx context.Context) (out driver.Conn, err error) {
 }
 
 func (c connector) connect(ctx context.Context) (driver.Conn, error) {
-	made, err := c.Connector.Connect(ctx)
+	made, err := c.openings.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}

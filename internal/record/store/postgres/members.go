@@ -262,7 +262,7 @@ func (s *Store) renew(ctx context.Context, t *stay) (bool, error) {
 }
 
 // joinTime is how long an attempt to join anew may take at least.
-const joinTime = 2 * time.Second
+const joinTime = 5 * time.Second
 
 // comeBack joins anew after a stay, if the database can be used again. The node's runs of before are
 // dead: it begins no call in them, and any node takes its turns over.
