@@ -243,6 +243,8 @@ func (s *Service) answer(ctx context.Context, a store.AskedTurn) {
 		return
 	case unused: // a turn that was taken over and has not begun
 		_ = s.o.Turns.EndTurn(ctx, a.Session, a.Epoch)
+	case !own: // the run of the turn before is being closed, or another turn begins: it is asked again
+		return
 	}
 	_ = s.o.Turns.AnswerTurn(ctx, a) // else it is asked again, which changes nothing
 }

@@ -67,3 +67,50 @@ func TestATurnThatIsTakenOverMeanwhileIsCancelled(t *testing.T) {
 		t.Errorf("the turn that was taken over goes on: %v", why)
 	}
 }
+
+// answeredTurns counts the requests that a node answers, and the turns that it ends.
+type answeredTurns struct {
+	store.Turns
+	answered, ended atomic.Int32
+}
+
+func (*answeredTurns) PollTurns(context.Context) ([]store.AskedTurn, bool, error) {
+	return nil, false, nil
+}
+
+func (a *answeredTurns) AnswerTurn(context.Context, store.AskedTurn) error {
+	a.answered.Add(1)
+	return nil
+}
+
+func (a *answeredTurns) EndTurn(context.Context, uuid.UUID, int64) error {
+	a.ended.Add(1)
+	return nil
+}
+
+// A node that lost its lease has joined anew, and taken its own turn over, before the run of that turn is
+// closed. The request stays until it can be carried out: with its answer the turn would be lost.
+func TestNoRequestIsAnsweredWhileARunIsClosed(t *testing.T) {
+	for _, request := range []store.TurnRequest{store.CancelTurn, store.PauseTurn, store.ContinueTurn, store.BeginTurn} {
+		node := &answeredTurns{}
+		s := New(Options{Turns: node, Record: childless{}})
+		asked := store.AskedTurn{Session: uuid.New(), Epoch: 2, Request: request}
+		l := s.acquire(asked.Session)
+		l.do(func(o *owner) { o.closed = make(chan struct{}) })
+		s.answer(context.Background(), asked)
+		if a, e := node.answered.Load(), node.ended.Load(); a+e != 0 {
+			t.Errorf("request %v: answered %d times, ended %d times", request, a, e)
+		}
+		l.do(func(o *owner) { o.closed = nil })
+		if request == store.PauseTurn || request == store.ContinueTurn { // else the turn begins
+			s.answer(context.Background(), asked)
+			if e := node.ended.Load(); e != 1 {
+				t.Errorf("request %v: afterwards ended %d times", request, e)
+			}
+		}
+		s.release(l)
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
