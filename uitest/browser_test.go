@@ -3,6 +3,7 @@ package uitest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -98,14 +100,21 @@ func run[T any](b *tab, a chromedp.Action[T]) T {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	v, err := chromedp.Run(ctx, a)
-	for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "Could not find node") {
-		v, err = chromedp.Run(ctx, a) // the page was changed between the search for an element and its use: nothing was done
+	for moved(err) && ctx.Err() == nil {
+		v, err = chromedp.Run(ctx, a)
 	}
 	if err != nil {
 		b.t.Helper()
 		b.t.Fatalf("%v\nthe page: %s", err, b.describe())
 	}
 	return v
+}
+
+// moved reports whether the page, or the element that was found in it, had gone before it was used: nothing
+// was done. The browser says so in several sentences, which have one code.
+func moved(err error) bool {
+	var said *cdproto.Error
+	return errors.As(err, &said) && said.Code == -32000
 }
 
 func (b *tab) describe() string {
