@@ -55,7 +55,7 @@ RACE += $(patsubst %,-gcflags=%=-d=checkptr=0,modernc.org/libc/... modernc.org/m
 # detector watches.
 UNWATCHED := ./internal/e2e ./docs
 
-.PHONY: all build packages demo demo-fleet escape agents test ui-test ui-bench ui-shots test-deps test-main test-beside race test-after-race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
+.PHONY: all build packages demo demo-fleet escape agents test ui-test ui-bench ui-shots test-deps test-main test-beside test-left race test-after-race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
 
 all: build
 
@@ -82,10 +82,11 @@ demo-fleet: build ## PostgreSQL, two nodes and a worker here; one node is killed
 export REMIT_TEST_WARNINGS := $(CURDIR)/$(BIN)/test-warnings
 test: test-deps ## all tests
 	@mkdir -p $(BIN) && rm -f $(REMIT_TEST_WARNINGS)
-	@$(MAKE) --no-print-directory -j 2 test-main test-beside; status=$$?; \
+	@$(MAKE) --no-print-directory -j 2 test-main $(TEST_BESIDE); status=$$?; \
 		test ! -s $(REMIT_TEST_WARNINGS) || { echo "warnings:"; cat $(REMIT_TEST_WARNINGS); }; exit $$status
 
 TEST_PACKAGES ?= ./...
+TEST_BESIDE ?= test-beside
 test-main:
 	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
@@ -126,9 +127,13 @@ test-deps: # what the tests use beside Go
 race: test-deps ## all tests under the race detector, at their normal size
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test $(RACE) -vet=off -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(UNWATCHED))")
 
-# After make race only these are left: what it does not watch, and the packages in which it leaves tests out.
+# After make race only these are left: the packages that it does not watch, or leaves files of out, and the
+# tests that it leaves out.
 test-after-race:
-	@$(MAKE) --no-print-directory test TEST_PACKAGES="$(UNWATCHED) $$(grep -rlE --include='*_test.go' 'racetest[.]|^//go:build !race' . | sed 's|/[^/]*$$||' | sort -u | tr '\n' ' ')"
+	@$(MAKE) --no-print-directory test TEST_BESIDE=test-left TEST_PACKAGES="$(UNWATCHED) $$(grep -rlE --include='*_test.go' '^//go:build !race' . | sed 's|/[^/]*$$||' | sort -u | tr '\n' ' ')"
+
+test-left: test-beside
+	@bash .ci/left-out $(TEST_TIMEOUT)
 
 soak: test-deps cross build ## the long way: race detector, full crash, tamper and escape matrices, a ledger of 1,000,000 calls, fuzzing, cross builds, packages
 	CGO_ENABLED=1 REMIT_SOAK=1 $(GO) test $(RACE) -timeout $(SOAK_TIMEOUT) ./...
