@@ -117,8 +117,8 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 	return got, err
 }
 
-const learnedHead = `# Learned from what one run of a command used, which might have used all of the
-# workspace. Read it before you use it: what was seen is not what is right.
+const learnedHead = `# Learned from one run of a command, which might have used all of the workspace.
+# Read it before you use it: the command may have done more than it should.
 `
 
 // started adds the program itself, where it is in the workspace: the start of a program is not

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -106,7 +105,7 @@ const (
 func retry(ctx context.Context, f func() error) error {
 	for wait := retryAfter; ; wait = min(2*wait, maxRetryAfter) {
 		err := f()
-		if !transient(err) || pause.For(ctx, wait/2+rand.N(wait)) != nil {
+		if !transient(err) || pause.For(ctx, wait) != nil {
 			return err
 		}
 	}
