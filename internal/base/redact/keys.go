@@ -246,7 +246,7 @@ func beginsWord(before string) bool {
 		}
 	}
 	switch before[n-1] {
-	case 'n', 'r', 't', 'b', 'f':
+	case 'n', 'r', 't', 'b', 'f', 'v', 'a', 'e', '0':
 		return n > 1 && before[n-2] == '\\'
 	case 'm', 'K':
 		return strings.HasSuffix(strings.TrimRight(before[max(0, n-maxColour):n-1], "0123456789;"), "[")

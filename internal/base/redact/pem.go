@@ -16,6 +16,7 @@ const (
 	maxPEMGap   = 3        // lines of other text within it, one after the other
 	minPEMWidth = 40       // characters of its first line of Base64
 	minPEMLine  = 16       // characters of a line that is not its last
+	minPEMShort = 48       // characters of all lines before its END line, where its first one is shorter than minPEMWidth
 )
 
 // The title and the end of a private key, which can have codes of colours.
@@ -29,10 +30,11 @@ var (
 
 // pemScan is the state of a search for the end of a private key.
 type pemScan struct {
-	width int  // characters of the key's lines; 0: the first one was not found
-	end   int  // of the key's lines
-	gap   int  // lines of other text since the last one of Base64
-	other bool // a line of Base64 was shorter or longer: only the key's END line can follow
+	width int             // characters of the key's lines; 0: the first one was not found
+	end   int             // of the key's lines
+	gap   int             // lines of other text since the last one of Base64
+	other bool            // a line of Base64 was shorter or longer: only the key's END line can follow
+	short strings.Builder // the lines of Base64 that are too short to begin a key
 }
 
 // pemKey finds the private key in PEM at the beginning of a text. Tools write numbers, file names, comment signs and quotes before
@@ -50,7 +52,7 @@ func pemKey(s string) (end int, open bool) {
 		to, next := lineEnd(s[:limit], at)
 		line := s[at:to]
 		if m := pemEnd().FindStringIndex(line); m != nil {
-			if p.line(line[:m[0]], at); p.width == 0 {
+			if p.line(line[:m[0]], at); p.width == 0 && !p.folded() {
 				return 0, false
 			}
 			return at + m[1], false
@@ -89,6 +91,10 @@ func (p *pemScan) line(line string, at int) bool {
 	switch {
 	case p.width == 0:
 		if n < minPEMWidth || gap > 0 && !looksRandom(text) { // behind a header or other text, it can be a path
+			if short := shortLine(line); short != "" {
+				p.short.WriteString(short)
+				p.gap = gap
+			}
 			return p.gap <= maxPEMHead
 		}
 		p.width, p.end, p.gap = n, at+part[1], 0
@@ -101,6 +107,27 @@ func (p *pemScan) line(line string, at int) bool {
 		}
 	}
 	return p.gap <= maxPEMGap
+}
+
+// folded reports whether the lines that are too short to begin a key are a key's all the same. Words have fewer digits.
+func (p *pemScan) folded() bool {
+	s := p.short.String()
+	digits := len(s) - len(strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, s))
+	return len(s) >= minPEMShort && looksRandom(s) && digits > len(s)/32
+}
+
+// shortLine is the text in Base64 that a line consists of, but for numbers and signs around it; "": it has other text.
+func shortLine(line string) string {
+	found := pemBase64().FindAllStringIndex(line, 2)
+	if len(found) != 1 || strings.ContainsFunc(line[:found[0][0]]+line[found[0][1]:], unicode.IsLetter) {
+		return ""
+	}
+	return line[found[0][0]:found[0][1]]
 }
 
 // part is the part of a line that a key's line can be: a text in Base64 as long as the key's other lines, or else the last one if

@@ -115,3 +115,36 @@ func TestPrivateKeysInAnyForm(t *testing.T) {
 		}
 	})
 }
+
+// TestNarrowPrivateKeys: between its first and its last line, a private key is masked whose lines were folded.
+func TestNarrowPrivateKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := pemLines(t)
+		title, end := lines[0], lines[len(lines)-1]
+		key := strings.Join(slices.DeleteFunc(lines[1:len(lines)-1], func(line string) bool { return strings.Contains(line, ":") }), "")
+		width := rapid.IntRange(16, 39).Draw(t, "width")
+		prefix := linePrefixes[rapid.SampledFrom([]string{"an arrow", "a difference", "a quote", "a comment", "number and comment"}).Draw(t, "prefix")]
+		indent := strings.Repeat(" ", rapid.IntRange(0, 20).Draw(t, "indent"))
+		text := "before\n" + prefix(1) + indent + title + "\n"
+		want := "before\n" + prefix(1) + indent + "[redacted:private-key]\nbehind\n"
+		for n := 2; key != ""; n++ {
+			text += prefix(n) + indent + key[:min(width, len(key))] + "\n"
+			key = key[min(width, len(key)):]
+		}
+		text += prefix(99) + indent + end + "\nbehind\n"
+		if got, _ := redact.Keys(text); got != want {
+			t.Fatalf("%s\nbecomes\n%s\nwant\n%s", text, got, want)
+		}
+		if s := streamed(t, text, func(most int) int { return rapid.IntRange(1, most).Draw(t, "write") }); s != want {
+			t.Fatalf("%s\nbecomes in a stream\n%s", text, s)
+		}
+	})
+	for _, text := range []string{
+		"s.replace(\"-----BEGIN PRIVATE KEY-----\", \"\")\n\t.replace(\"-----END PRIVATE KEY-----\", \"\")\n",
+		"-----BEGIN PRIVATE KEY-----\nyourKeyGoesHereInBase64\nandItHasSeveralLinesOfText\nuntilItsEndMarkerComesBelow\n-----END PRIVATE KEY-----\n",
+	} {
+		if got, _ := redact.Keys(text); got != text {
+			t.Errorf("%s\nbecomes\n%s", text, got)
+		}
+	}
+}
