@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/hook"
+	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/policyreview"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -99,13 +100,17 @@ func (s *session) explainCall(explain func(tool.ID, tool.Args) (policyreview.Exp
 	s.settleFiles(e)
 	asks := out.Effect == policy.Ask.String()
 	rank := []string{policy.Deny.String(), policy.Ask.String(), policy.Allow.String()}
+	confined := out.Effect == policy.Allow.String() && clients.Confines(agent)
 	for i, c := range e.Calls[:len(e.Calls)-1] {
 		one, err := explain(c.Tool, c.Args)
+		if (c.Guess || asks && c.Tool == "shell.run") && (err != nil || !one.Concerned) {
+			continue
+		}
 		if err != nil {
 			return out, err
 		}
-		if (c.Guess || asks && c.Tool == "shell.run") && !one.Concerned {
-			continue
+		if confined && c.Tool == "shell.run" && one.Effect == policy.Allow.String() {
+			one.Effect, one.Rule, one.Reason = policy.Deny.String(), "", fault.Message(e.RefusedCommand(c))
 		}
 		out.Actions, out.Rules = append(out.Actions, one.Actions...), append(out.Rules, one.Rules...)
 		if slices.Index(rank, one.Effect) < slices.Index(rank, out.Effect) {

@@ -28,3 +28,15 @@ func Prefix(s string, most int) string {
 	}
 	return s[:most]
 }
+
+// Suffix is the end of text, of at most most bytes in whole characters.
+func Suffix(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	at := len(s) - max(most, 0)
+	for at < len(s) && !utf8.RuneStart(s[at]) {
+		at++
+	}
+	return s[at:]
+}

@@ -1,15 +1,21 @@
 package hook
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -41,9 +47,10 @@ type namer struct {
 // place is an argument's place, and the use that its name and the names around it suggest.
 type place struct {
 	name string // as files[0].path
-	// path, command and url: the argument's own name says so. mayPath and mayRun: a part of its name does, or a name around it.
-	path, command, url bool
-	mayPath, mayRun    bool
+	// path, command and url: the argument's own name says so. mayPath: a part of its name does, or a name around it; mayRun
+	// and mayURL: a name around it.
+	path, command, url      bool
+	mayPath, mayRun, mayURL bool
 }
 
 // UnknownTool gives the event of a tool call that this package does not know: the calls for its arguments, and the call of
@@ -94,7 +101,7 @@ func (p place) field(name string) place {
 	in.path, mayPath = endsWith(name, pathWords)
 	in.command, _ = endsWith(name, commandWords)
 	in.url, _ = endsWith(name, urlWords)
-	in.mayPath, in.mayRun = p.path || p.mayPath || mayPath, p.command || p.mayRun
+	in.mayPath, in.mayRun, in.mayURL = p.path || p.mayPath || mayPath, p.command || p.mayRun, p.url || p.mayURL
 	return in
 }
 
@@ -107,7 +114,7 @@ func (n *namer) value(p place, v any) {
 	case map[string]any:
 		n.line(p, v)
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			n.text(place{name: p.name, mayPath: p.path || p.mayPath}, name) // {"files": {"a.txt": "…"}}
+			n.text(place{name: p.name, mayPath: p.path || p.mayPath, mayURL: p.url || p.mayURL}, name) // {"files": {"a.txt": "…"}}
 			n.value(p.field(name), v[name])
 		}
 	case []any:
@@ -129,14 +136,15 @@ func (n *namer) line(p place, m map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		program, ok := m[name].(string)
 		runs, _ := endsWith(name, commandWords)
-		if maybe, _ := endsWith(name, programWords); !ok || !runs && !maybe && !p.command && !p.mayRun {
+		maybe, _ := endsWith(name, programWords)
+		if !ok || !runs && !maybe && !p.command && !p.mayRun {
 			continue
 		}
 		for _, other := range slices.Sorted(maps.Keys(m)) {
 			list, ok := m[other].([]any)
 			words, plain := texts(list)
 			if is, _ := endsWith(other, argsWords); is && ok && plain {
-				n.script(p.field(name), program+" "+quoted(words), !runs)
+				n.script(p.field(name), program+" "+quoted(words), !runs && !maybe)
 			}
 		}
 	}
@@ -169,7 +177,7 @@ var (
 	plainWord = regex.Lazy(`^[A-Za-z0-9_./:=@%+,-]+$`)
 	webURL    = regex.Lazy(`^(?i:https?|wss?):[/\\]*`)
 	urlShell  = regex.Lazy(`^(?i:view-source|jar|blob|feed|url):`) // before the URL itself
-	hostName  = regex.Lazy(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:[0-9]+)?([/?#].*)?$`)
+	hostName  = regex.Lazy(`^([a-zA-Z][a-zA-Z0-9+.-]*:)?(//)?([^/?#@]*@)?(localhost|\[[0-9a-fA-F:.]+\]|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+\.?)(:[0-9]+)?([/?#].*)?$`)
 	drive     = regex.Lazy(`^[A-Za-z]:`)
 )
 
@@ -185,37 +193,70 @@ func (n *namer) text(p place, text string) {
 	if n.json(p, full) {
 		return
 	}
-	for urlShell.MatchString(full) && !p.command {
-		full, _, _ = strings.Cut(urlShell.ReplaceAllString(full, ""), "!")
+	bare := full
+	for urlShell.MatchString(bare) && !p.command {
+		bare, _, _ = strings.Cut(urlShell.ReplaceAllString(bare, ""), "!")
 	}
-	switch spaced := strings.ContainsFunc(full, isBlank); {
-	case webURL.MatchString(full):
-		if len(full) <= maxUsualURL && !spaced {
-			scheme, _, _ := strings.Cut(strings.ToLower(full), ":")
-			scheme = strings.Replace(scheme, "ws", "http", 1)
-			n.add(p, "http.get", "url", scheme+webURL.ReplaceAllString(full, "://"), !p.url)
+	n.urls(p, bare)
+	if file, ok := cutFileURL(bare); ok {
+		path, _, _ := strings.Cut(file, "#")
+		path, _, _ = strings.Cut(path, "?")
+		plain, err := url.PathUnescape(path)
+		if err != nil {
+			plain = path
 		}
-		return
-	case strings.HasPrefix(strings.ToLower(full), "file:"):
-		file := strings.TrimPrefix(full[len("file:"):], "//")
-		if i := strings.IndexByte(file, '/'); i > 0 {
-			file = file[i:] // a host
+		for _, f := range []string{file, path, plain} {
+			n.paths(p, f, !p.path && strings.ContainsFunc(f, isBlank))
 		}
-		if filepath.IsAbs(file) {
-			n.paths(p, file, !p.path && spaced)
-		}
-		return
-	case p.url && !spaced && hostName.MatchString(full) && !p.path:
-		n.add(p, "http.get", "url", "https://"+full, true)
 	}
 	n.pathText(p, full)
+}
+
+// urls adds calls for the URLs that a text is. Where the argument's name says URL, each is certain, as a browser reads it: without
+// line ends and invisible characters, and with blanks as %20; and several can stand in one text.
+func (n *namer) urls(p place, text string) {
+	parts := []string{text}
+	if p.url {
+		parts = append(strings.FieldsFunc(text, func(r rune) bool { return isBlank(r) || strings.ContainsRune(`"'<>|,;`+"`", r) }), strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) || !unicode.IsGraphic(r) {
+				return -1
+			}
+			return r
+		}, text))
+	}
+	for _, one := range parts {
+		spaced := strings.ContainsFunc(one, isBlank)
+		switch {
+		case webURL.MatchString(one) && (p.url || !spaced && len(one) <= maxUsualURL):
+			scheme, _, _ := strings.Cut(strings.ToLower(one), ":")
+			scheme = strings.Replace(scheme, "ws", "http", 1)
+			n.add(p, "http.get", "url", scheme+strings.ReplaceAll(webURL.ReplaceAllString(one, "://"), " ", "%20"), !p.url && !p.mayURL)
+		case p.url && !p.path && !spaced && hostName.MatchString(one):
+			n.add(p, "http.get", "url", hostName.ReplaceAllString(one, "https://$4$6$7"), true)
+		}
+	}
+}
+
+// cutFileURL gives the path of a URL of a file.
+func cutFileURL(text string) (path string, ok bool) {
+	if !strings.HasPrefix(strings.ToLower(text), "file:") {
+		return "", false
+	}
+	path, host := strings.CutPrefix(text[len("file:"):], "//")
+	if i := strings.IndexByte(path, '/'); host && i > 0 {
+		path = path[i:]
+	}
+	return path, path != ""
 }
 
 // pathText adds calls for a text that is or may be a path.
 func (n *namer) pathText(p place, full string) {
 	starts := slices.ContainsFunc([]string{"/", "~/", "./", "../", `.\`, `..\`}, func(s string) bool { return strings.HasPrefix(full, s) })
+	prose := strings.ContainsAny(full, "\n\r") || strings.ContainsFunc(full, unicode.IsSpace) && !starts
 	switch {
-	case len(full) > maxGuessed, strings.Contains(full, "://"), !p.path && !p.mayPath && !starts:
+	case p.path && strings.Contains(full, "://"): // a tool may read it as a path all the same, as x://../.env
+		n.paths(p, full, !strings.Contains(full, ".."))
+	case !p.path && (len(full) > maxGuessed || strings.Contains(full, "://") || !p.mayPath && !starts || prose):
 	case !p.path:
 		n.paths(p, full, true)
 	default:
@@ -285,19 +326,59 @@ func (n *namer) add(p place, id tool.ID, arg, value string, guess bool) {
 	n.e.Calls = append(n.e.Calls, Call{Tool: id, Args: args, Argument: p.name, Guess: guess})
 }
 
-// json is value for a text that is a JSON object or list.
+// json is value for a text that is a JSON object or list, or several. Tools read more than the standard allows: of two equal
+// names, both count, and a text that goes on in another way counts up to there.
 func (n *namer) json(p place, text string) bool {
 	if n.inside >= maxInside || !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") || canon.Values([]byte(text)) > maxValues {
 		return false
 	}
-	v, err := canon.Decode([]byte(text))
-	if err != nil {
-		return false
-	}
 	n.inside++
-	n.value(p, v)
-	n.inside--
-	return true
+	defer func() { n.inside-- }()
+	for dec := json.NewDecoder(strings.NewReader(text)); ; {
+		v, err := loose(dec, 0)
+		n.value(p, v)
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// loose reads a JSON value, or its part before an error.
+func loose(dec *json.Decoder, depth int) (any, error) {
+	t, err := dec.Token()
+	if err == nil && depth > canon.MaxDepth {
+		err = errors.New("nested too deep")
+	}
+	if d, nested := t.(json.Delim); err != nil || !nested {
+		return t, err
+	} else if d == '[' {
+		list := []any{}
+		for dec.More() {
+			v, err := loose(dec, depth+1)
+			if list = append(list, v); err != nil {
+				return list, err
+			}
+		}
+		_, err = dec.Token()
+		return list, err
+	}
+	object := map[string]any{}
+	for dec.More() {
+		t, err := dec.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return object, err
+		}
+		v, err := loose(dec, depth+1)
+		if before, twice := object[name]; twice {
+			v = []any{before, v}
+		}
+		if object[name] = v; err != nil {
+			return object, err
+		}
+	}
+	_, err = dec.Token()
+	return object, err
 }
 
 // About describes an unknown tool and its arguments for the agent's user; "": the event is of another tool.
@@ -306,9 +387,11 @@ func (e *Event) About() string {
 		return ""
 	}
 	var parts []string
-	for _, c := range e.Calls {
-		if c.Argument != "" && !c.Guess && len(parts) <= maxAbout {
-			parts = append(parts, c.about())
+	for _, id := range []tool.ID{"shell.run", "http.get", "fs.read"} { // the strongest effect first
+		for _, c := range e.Calls {
+			if c.Tool == id && c.Argument != "" && !c.Guess && len(parts) <= maxAbout {
+				parts = append(parts, c.about())
+			}
 		}
 	}
 	if len(parts) > maxAbout {
@@ -323,12 +406,18 @@ func (e *Event) About() string {
 // maxAbout bounds the files, URLs and commands that a description names.
 const maxAbout = 8
 
+// maxShown bounds the characters of each of them. Of a longer text the beginning and the end are shown.
+const maxShown = 300
+
 // about names the file, URL or command of a call, and the argument.
 func (c Call) about() string {
 	names := map[tool.ID][2]string{"fs.read": {"the file", "path"}, "http.get": {"the URL", "url"}, "shell.run": {"the command", "script"}}
 	n := names[c.Tool]
 	text, _ := c.Args[n[1]].(string)
-	return fmt.Sprintf("%s %.300q (argument %.80q)", n[0], text, c.Argument)
+	if utf8.RuneCountInString(text) <= maxShown {
+		return fmt.Sprintf("%s %q (argument %.80q)", n[0], text, c.Argument)
+	}
+	return fmt.Sprintf("%s %q … %q (argument %.80q, shortened from %d bytes, sha256 %.6x)", n[0], clip.Prefix(text, maxShown/2), clip.Suffix(text, maxShown/2), c.Argument, len(text), sha256.Sum256([]byte(text)))
 }
 
 // AboutArgument describes the tool and the argument of a call.

@@ -117,6 +117,12 @@ func Names() []string {
 	return out
 }
 
+// Confines reports whether the hook of an agent, as it is installed, sends commands to the sandbox.
+func Confines(name string) bool {
+	a, err := find(name)
+	return err == nil && a.confines
+}
+
 func find(name string) (agent, error) {
 	if i := slices.IndexFunc(agents, func(a agent) bool { return a.name == name }); i >= 0 {
 		return agents[i], nil
