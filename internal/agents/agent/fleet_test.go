@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -160,6 +161,7 @@ type fleet struct {
 	write *probe
 	id    string
 	last  func() // called before the model's last answer
+	fails error  // that the model gives then in place of its answer
 }
 
 // newFleet starts a node.
@@ -172,7 +174,7 @@ func newFleet(t *testing.T) *fleet {
 			return wants(call("a", "write", `{"n":1}`)), nil
 		}
 		f.last()
-		return text("all done"), nil
+		return text("all done"), f.fails
 	}}
 	f.world = newWorld(t, b, f.write)
 	f.turns = node{f.table, "first"}
@@ -347,6 +349,42 @@ func TestATurnThatWasCancelledInAnOutageStaysCancelled(t *testing.T) {
 				if m.Text == "all done" {
 					t.Error("the turn went on")
 				}
+			}
+		})
+	}
+}
+
+// A node works on after another one has taken the turn over, and its turn ends, or fails. The session stays in the state that the
+// other node has recorded.
+func TestAnEndAfterAnotherNodeIsNotRecorded(t *testing.T) {
+	for name, broken := range map[string]error{"the turn ends": nil, "the turn fails": errors.New("the model is away")} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t)
+			f.fails = broken
+			f.last = func() {
+				r, err := f.st.Session(context.Background(), f.id)
+				var doc map[string]any
+				if err == nil {
+					err = json.Unmarshal(r.Doc, &doc)
+				}
+				doc["run_id"] = uuid.NewString()
+				if r.Doc, err = json.Marshal(doc); err == nil {
+					_, err = f.st.SaveSession(context.Background(), r)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := f.svc.Send(context.Background(), by, f.id, "go", nil); (err == nil) != (broken == nil) {
+				t.Errorf("the turn ended with %v", err)
+			}
+			var doc struct{ Status agent.State }
+			r, err := f.st.Session(context.Background(), f.id)
+			if err == nil {
+				err = json.Unmarshal(r.Doc, &doc)
+			}
+			if err != nil || doc.Status != agent.Working {
+				t.Errorf("the recorded state is %q: %v", doc.Status, err)
 			}
 		})
 	}

@@ -380,7 +380,7 @@ func (s *Service) messageWriter(session uuid.UUID, run ledger.Seq) func(context.
 	}
 }
 
-// settle records how a turn ended.
+// settle records how a turn ended, unless another node carries it on.
 func (t *turn) settle(act *activation, err error) error {
 	how, problem := turnFinished, problemOf(err)
 	switch {
@@ -392,6 +392,9 @@ func (t *turn) settle(act *activation, err error) error {
 	used := act.loop.used
 	act.loop.used = model.Usage{}
 	_, rerr := t.session.record(context.Background(), t.by.Name, fixed(how), func(_ *store.SessionRecord, d *sessionDoc, _ State) error {
+		if d.Run != act.run.ID().String() { // another node has taken the turn over, and records its end
+			return errUnchanged
+		}
 		d.Error, d.Usage = problem, d.Usage.Add(used)
 		return nil
 	})
