@@ -5,26 +5,30 @@ import (
 	"database/sql/driver"
 	"sync"
 	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 const (
 	// maxOpenings is how many connections of a pool are opened at once.
 	maxOpenings = 2
-	// openingTime is how long a server may take, which the time for each address in the URL shortens.
-	openingTime = time.Minute
+	// openingTime is how long the opening of a connection may take. The server's name and the settings of the session are
+	// looked up and sent outside of connect_timeout.
+	openingTime = 15 * time.Second
 	// unclaimed is how long an opened connection waits for a caller.
 	unclaimed = 5 * time.Second
 )
 
-// openings opens the connections of a pool. A connection whose caller stopped waiting is opened all the
-// same, and the next caller gets it: when many nodes come back to a server that has little room, it
-// works for all of them, and none would ever be connected if it began again each time.
+// openings opens the connections of a pool. A connection whose caller has stopped waiting is opened all the same, and goes to the
+// next caller. Many nodes can come back to a server that has little room: if each caller began again, none would ever be
+// connected.
 type openings struct {
 	driver.Connector
 	room    chan struct{}    // for each connection that is being opened, or waits for a caller
 	waiting chan driver.Conn // opened ones, without a caller
 	closed  context.Context
 	end     context.CancelFunc
+	mu      sync.Mutex // for the end, which no opening begins after
 	under   sync.WaitGroup
 }
 
@@ -40,22 +44,31 @@ type opened struct {
 	err  error
 }
 
+// errClosed is not repeated: the pool stays closed.
+var errClosed = fault.New(fault.StoreFailed, "the connections to the database are being closed")
+
 // Connect implements driver.Connector.
 func (o *openings) Connect(ctx context.Context) (driver.Conn, error) {
-	if o.closed.Err() != nil {
-		return nil, driver.ErrBadConn
+	select {
+	case c := <-o.waiting:
+		return c, nil
+	default:
 	}
 	select {
 	case c := <-o.waiting:
 		return c, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	case <-o.closed.Done():
+		return nil, errClosed
 	case o.room <- struct{}{}:
 	}
 	end := make(chan opened)
 	waits, leave := context.WithCancel(ctx)
 	defer leave()
-	o.under.Go(func() { o.open(waits, end) })
+	if !o.begin(waits, end) {
+		return nil, errClosed
+	}
 	select {
 	case e := <-end:
 		return e.conn, e.err
@@ -64,6 +77,17 @@ func (o *openings) Connect(ctx context.Context) (driver.Conn, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// begin begins an opening, unless the pool is closed.
+func (o *openings) begin(waits context.Context, end chan<- opened) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed.Err() != nil {
+		return false
+	}
+	o.under.Go(func() { o.open(waits, end) })
+	return true
 }
 
 // open opens a connection for a caller, or for another one when that does not wait any more.
@@ -93,7 +117,9 @@ func (o *openings) open(waits context.Context, end chan<- opened) {
 
 // Close implements io.Closer: a pool that is closed closes also what waits for a caller.
 func (o *openings) Close() error {
+	o.mu.Lock()
 	o.end()
+	o.mu.Unlock()
 	o.under.Wait()
 	return nil
 }

@@ -131,7 +131,40 @@ func TestFewConnectionsAreOpenedAtOnce(t *testing.T) {
 	if err := o.Close(); err != nil || s.at.Load() != 0 || s.running.Load() != 0 {
 		t.Errorf("%v; %d connections are left, %d are being opened", err, s.at.Load(), s.running.Load())
 	}
-	if _, err := o.Connect(t.Context()); !errors.Is(err, driver.ErrBadConn) {
+	if _, err := o.Connect(t.Context()); !errors.Is(err, errClosed) || transient(err) {
 		t.Errorf("a closed pool gave %v", err)
+	}
+}
+
+// TestAPoolIsClosedWhileCallersWait: callers come before, during and after the end of a pool. Each gets an answer, and no
+// connection is left.
+func TestAPoolIsClosedWhileCallersWait(t *testing.T) {
+	for range 200 {
+		s := newSlowServer()
+		o := newOpenings(s)
+		const callers = 6
+		ends := make(chan error, callers)
+		for range callers {
+			go func() {
+				c, err := o.Connect(t.Context())
+				if err == nil {
+					err = c.Close()
+				}
+				ends <- err
+			}()
+		}
+		select {
+		case s.turns <- nil:
+		case <-s.begun:
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range callers {
+			<-ends
+		}
+		if s.at.Load() != 0 || s.running.Load() != 0 {
+			t.Fatalf("%d connections are left, %d are being opened", s.at.Load(), s.running.Load())
+		}
 	}
 }
