@@ -127,8 +127,8 @@ test-deps: # what the tests use beside Go
 race: test-deps ## all tests under the race detector, at their normal size
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test $(RACE) -vet=off -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(UNWATCHED))")
 
-# After make race only these are left: the packages that it does not watch, or leaves files of out, and the
-# tests that it leaves out.
+# The tests that make race does not run: those of packages that it does not watch, in files that are not built for
+# it, and those that skip themselves.
 test-after-race:
 	@$(MAKE) --no-print-directory test TEST_BESIDE=test-left TEST_PACKAGES="$(UNWATCHED) $$(grep -rlE --include='*_test.go' '^//go:build !race' . | sed 's|/[^/]*$$||' | sort -u | tr '\n' ' ')"
 

@@ -110,8 +110,8 @@ func run[T any](b *tab, a chromedp.Action[T]) T {
 	return v
 }
 
-// moved reports whether the page, or the element that was found in it, had gone before it was used: nothing
-// was done. The browser says so in several sentences, which have one code.
+// moved reports whether a page was left, or an element of it was removed, before an action could use it: nothing
+// was done. The browser has several sentences for that, with one code.
 func moved(err error) bool {
 	var said *cdproto.Error
 	return errors.As(err, &said) && said.Code == -32000
