@@ -109,7 +109,7 @@ func (s *session) explainCall(explain func(tool.ID, tool.Args) (policyreview.Exp
 		if err != nil {
 			return out, err
 		}
-		if confined && c.Tool == "shell.run" && one.Effect == policy.Allow.String() {
+		if confined && !c.Guess && c.Tool == "shell.run" && one.Effect != policy.Deny.String() {
 			one.Effect, one.Rule, one.Reason = policy.Deny.String(), "", fault.Message(e.RefusedCommand(c))
 		}
 		out.Actions, out.Rules = append(out.Actions, one.Actions...), append(out.Rules, one.Rules...)

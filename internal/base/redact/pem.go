@@ -16,7 +16,7 @@ const (
 	maxPEMGap   = 3        // lines of other text within it, one after the other
 	minPEMWidth = 40       // characters of its first line of Base64
 	minPEMLine  = 16       // characters of a line that is not its last
-	minPEMShort = 48       // characters of all lines before its END line, where its first one is shorter than minPEMWidth
+	minPEMShort = 48       // characters that a key has at least whose lines are all shorter than minPEMWidth
 )
 
 // The title and the end of a private key, which can have codes of colours.

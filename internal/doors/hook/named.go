@@ -35,6 +35,8 @@ const (
 	maxInside   = 8     // texts that are JSON, one inside of the other
 	maxGuessed  = 4096  // bytes of a text that may be a path
 	maxUsualURL = 16384 // bytes of a URL
+	maxName     = 200   // bytes of an argument's place in a message
+	maxWrapped  = 8     // schemes before a URL itself, as jar:
 )
 
 // namer finds the files, URLs and commands that the arguments of an unknown tool name.
@@ -47,9 +49,9 @@ type namer struct {
 // place is an argument's place, and the use that its name and the names around it suggest.
 type place struct {
 	name string // as files[0].path
-	// path, command and url: the argument's own name says so. mayPath: a part of its name does, or a name around it; mayRun
-	// and mayURL: a name around it.
-	path, command, url      bool
+	// The argument's own name says so; of partPath, a part of it.
+	path, command, url, partPath bool
+	// Its own name or a part of it says so, or a name around it.
 	mayPath, mayRun, mayURL bool
 }
 
@@ -96,12 +98,11 @@ func endsWith(name string, list []string) (ends, has bool) {
 
 // field is the place of a field in an object.
 func (p place) field(name string) place {
-	in := place{name: strings.TrimPrefix(p.name+"."+name, ".")}
-	var mayPath bool
-	in.path, mayPath = endsWith(name, pathWords)
+	in := place{name: clip.Prefix(strings.TrimPrefix(p.name+"."+name, "."), maxName)}
+	in.path, in.partPath = endsWith(name, pathWords)
 	in.command, _ = endsWith(name, commandWords)
 	in.url, _ = endsWith(name, urlWords)
-	in.mayPath, in.mayRun, in.mayURL = p.path || p.mayPath || mayPath, p.command || p.mayRun, p.url || p.mayURL
+	in.mayPath, in.mayRun, in.mayURL = p.path || p.mayPath || in.partPath, p.command || p.mayRun, p.url || p.mayURL
 	return in
 }
 
@@ -123,41 +124,68 @@ func (n *namer) value(p place, v any) {
 		}
 		for i, one := range v {
 			in := p
-			in.name = fmt.Sprintf("%s[%d]", p.name, i)
+			in.name = clip.Prefix(fmt.Sprintf("%s[%d]", p.name, i), maxName)
 			n.value(in, one)
+		}
+	case several:
+		for _, one := range v {
+			n.value(p, one)
 		}
 	case string:
 		n.text(p, v)
 	}
 }
 
-// line adds the command of an object that has a program and its arguments in two fields.
+// several are the values of equal names in one object.
+type several []any
+
+// each gives the values of a name.
+func each(v any) []any {
+	if s, ok := v.(several); ok {
+		return s
+	}
+	return []any{v}
+}
+
+// line adds the commands of an object that has a program and its arguments in two fields.
 func (n *namer) line(p place, m map[string]any) {
+	var arguments []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		program, ok := m[name].(string)
+		is, _ := endsWith(name, argsWords)
+		for _, v := range each(m[name]) {
+			if list, ok := v.([]any); ok && is {
+				if words, plain := texts(list); plain || len(list) == 0 {
+					arguments = append(arguments, quoted(words))
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
 		runs, _ := endsWith(name, commandWords)
 		maybe, _ := endsWith(name, programWords)
-		if !ok || !runs && !maybe && !p.command && !p.mayRun {
+		if len(arguments) == 0 || !runs && !maybe && !p.command && !p.mayRun {
 			continue
 		}
-		for _, other := range slices.Sorted(maps.Keys(m)) {
-			list, ok := m[other].([]any)
-			words, plain := texts(list)
-			if is, _ := endsWith(other, argsWords); is && ok && plain {
-				n.script(p.field(name), program+" "+quoted(words), !runs && !maybe)
+		for _, v := range each(m[name]) {
+			if program, ok := v.(string); ok {
+				for _, words := range arguments[:min(len(arguments), maxCalls)] {
+					n.script(p.field(name), strings.TrimSpace(program+" "+words), !runs && !maybe)
+				}
 			}
 		}
 	}
 }
 
-// texts are the elements of a list of texts.
+// texts are the elements of a list of texts and numbers.
 func texts(list []any) (out []string, ok bool) {
 	for _, v := range list {
-		s, ok := v.(string)
-		if !ok {
+		switch v.(type) {
+		case map[string]any, []any, several:
 			return nil, false
+		case nil:
+			v = "null"
 		}
-		out = append(out, s)
+		out = append(out, fmt.Sprint(v))
 	}
 	return out, len(out) > 0
 }
@@ -194,7 +222,7 @@ func (n *namer) text(p place, text string) {
 		return
 	}
 	bare := full
-	for urlShell.MatchString(bare) && !p.command {
+	for i := 0; i < maxWrapped && urlShell.MatchString(bare) && !p.command; i++ {
 		bare, _, _ = strings.Cut(urlShell.ReplaceAllString(bare, ""), "!")
 	}
 	n.urls(p, bare)
@@ -206,35 +234,48 @@ func (n *namer) text(p place, text string) {
 			plain = path
 		}
 		for _, f := range []string{file, path, plain} {
-			n.paths(p, f, !p.path && strings.ContainsFunc(f, isBlank))
+			n.paths(p, f, !p.path && (!filepath.IsAbs(f) || strings.ContainsFunc(f, isBlank)))
 		}
 	}
 	n.pathText(p, full)
 }
 
-// urls adds calls for the URLs that a text is. Where the argument's name says URL, each is certain, as a browser reads it: without
-// line ends and invisible characters, and with blanks as %20; and several can stand in one text.
+// urls adds calls for the URLs in a text. Where the argument's name says URL, they are certain, and several can stand in one text.
+// A browser reads a text without its line ends and invisible characters, and a blank as %20.
 func (n *namer) urls(p place, text string) {
-	parts := []string{text}
-	if p.url {
-		parts = append(strings.FieldsFunc(text, func(r rune) bool { return isBlank(r) || strings.ContainsRune(`"'<>|,;`+"`", r) }), strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) || !unicode.IsGraphic(r) {
-				return -1
+	var found int
+	if p.url || p.mayURL {
+		for _, one := range strings.FieldsFunc(text, isAroundURL) {
+			if webURL.MatchString(one) {
+				found++
+				n.webURL(p, one, !p.url && one != text)
+			} else if p.url && !p.path && hostName.MatchString(one) {
+				n.add(p, "http.get", "url", hostName.ReplaceAllString(one, "https://$4$6$7"), true)
 			}
-			return r
-		}, text))
-	}
-	for _, one := range parts {
-		spaced := strings.ContainsFunc(one, isBlank)
-		switch {
-		case webURL.MatchString(one) && (p.url || !spaced && len(one) <= maxUsualURL):
-			scheme, _, _ := strings.Cut(strings.ToLower(one), ":")
-			scheme = strings.Replace(scheme, "ws", "http", 1)
-			n.add(p, "http.get", "url", scheme+strings.ReplaceAll(webURL.ReplaceAllString(one, "://"), " ", "%20"), !p.url && !p.mayURL)
-		case p.url && !p.path && !spaced && hostName.MatchString(one):
-			n.add(p, "http.get", "url", hostName.ReplaceAllString(one, "https://$4$6$7"), true)
 		}
 	}
+	whole := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || !unicode.IsGraphic(r) {
+			return -1
+		}
+		return r
+	}, text)
+	switch {
+	case !webURL.MatchString(whole), found == 1 && strings.TrimFunc(whole, isAroundURL) != whole:
+	case p.url || p.mayURL:
+		n.webURL(p, whole, found > 1 || !p.url && strings.ContainsFunc(whole, isBlank))
+	case whole == text && len(text) <= maxUsualURL && !strings.ContainsFunc(text, isBlank):
+		n.webURL(p, text, true)
+	}
+}
+
+// isAroundURL reports whether a character ends a URL in a text, or stands before it.
+func isAroundURL(r rune) bool { return isBlank(r) || strings.ContainsRune("\"'<>|,;`", r) }
+
+func (n *namer) webURL(p place, text string, guess bool) {
+	scheme, _, _ := strings.Cut(strings.ToLower(text), ":")
+	scheme = strings.Replace(scheme, "ws", "http", 1)
+	n.add(p, "http.get", "url", scheme+strings.ReplaceAll(webURL.ReplaceAllString(text, "://"), " ", "%20"), guess)
 }
 
 // cutFileURL gives the path of a URL of a file.
@@ -252,10 +293,12 @@ func cutFileURL(text string) (path string, ok bool) {
 // pathText adds calls for a text that is or may be a path.
 func (n *namer) pathText(p place, full string) {
 	starts := slices.ContainsFunc([]string{"/", "~/", "./", "../", `.\`, `..\`}, func(s string) bool { return strings.HasPrefix(full, s) })
-	prose := strings.ContainsAny(full, "\n\r") || strings.ContainsFunc(full, unicode.IsSpace) && !starts
+	prose := strings.ContainsAny(full, "\n\r") || strings.ContainsFunc(full, unicode.IsSpace) && !starts && !(p.partPath && strings.Contains(full, "/"))
+	up := slices.Contains(strings.Split(full, "/"), "..")
 	switch {
+	case p.path && p.url && webURL.MatchString(full) && !up:
 	case p.path && strings.Contains(full, "://"): // a tool may read it as a path all the same, as x://../.env
-		n.paths(p, full, !strings.Contains(full, ".."))
+		n.paths(p, full, !up)
 	case !p.path && (len(full) > maxGuessed || strings.Contains(full, "://") || !p.mayPath && !starts || prose):
 	case !p.path:
 		n.paths(p, full, true)
@@ -326,15 +369,17 @@ func (n *namer) add(p place, id tool.ID, arg, value string, guess bool) {
 	n.e.Calls = append(n.e.Calls, Call{Tool: id, Args: args, Argument: p.name, Guess: guess})
 }
 
-// json is value for a text that is a JSON object or list, or several. Tools read more than the standard allows: of two equal
-// names, both count, and a text that goes on in another way counts up to there.
+// json is value for a text that is a JSON object or list, or several of them. All values of equal names count. A text that is no JSON
+// from some place on counts up to this place.
 func (n *namer) json(p place, text string) bool {
 	if n.inside >= maxInside || !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") || canon.Values([]byte(text)) > maxValues {
 		return false
 	}
 	n.inside++
 	defer func() { n.inside-- }()
-	for dec := json.NewDecoder(strings.NewReader(text)); ; {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	for {
 		v, err := loose(dec, 0)
 		n.value(p, v)
 		if err != nil {
@@ -371,7 +416,7 @@ func loose(dec *json.Decoder, depth int) (any, error) {
 		}
 		v, err := loose(dec, depth+1)
 		if before, twice := object[name]; twice {
-			v = []any{before, v}
+			v = append(several(each(before)), v)
 		}
 		if object[name] = v; err != nil {
 			return object, err
@@ -403,10 +448,10 @@ func (e *Event) About() string {
 	return fmt.Sprintf("the tool %q of %s with %s", e.Tool, e.Agent, strings.Join(parts, ", "))
 }
 
-// maxAbout bounds the files, URLs and commands that a description names.
+// maxAbout bounds how many files, URLs and commands a description names.
 const maxAbout = 8
 
-// maxShown bounds the characters of each of them. Of a longer text the beginning and the end are shown.
+// maxShown is how many characters a description shows of a path, a URL or a command. Of a longer one it shows the beginning and the end.
 const maxShown = 300
 
 // about names the file, URL or command of a call, and the argument.

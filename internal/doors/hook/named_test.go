@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/doors/hook"
 )
@@ -140,7 +142,7 @@ func TestAPathIsAPath(t *testing.T) {
 // JSON in a text is read as tools read it, which take more than the standard allows.
 func TestLooseJSONIsRead(t *testing.T) {
 	for _, text := range []string{
-		`{"path":"a"} {"path":".env"}`, "{\"path\":\"a\"}\n{\"path\":\".env\"}", `{"path":".env","path":"a"}`, `{"path":"a","path":".env"}`, `[{"path":".env","s":"\ud800"}]`,
+		`{"path":"a"} {"path":".env"}`, "{\"path\":\"a\"}\n{\"path\":\".env\"}", `{"path":".env","path":"a"}`, `{"path":"a","path":".env"}`, `{"path":"a","path":".env","path":"b","path":"c"}`, `{"n":1e999,"path":".env"}`, `[{"path":".env","s":"\ud800"}]`,
 		`{"path":".env"} and more`, `{"path":".env",}`, `{"a":{"path":{"x":".env","x":1}}}`, `{"path":".env"`,
 	} {
 		e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"x": text})
@@ -153,10 +155,65 @@ func TestLooseJSONIsRead(t *testing.T) {
 	}
 }
 
+// Many equal names, long names and wrapped URLs take neither much time nor much memory.
+func TestHostileArgumentsAreBounded(t *testing.T) {
+	racetest.Skip(t, "it measures memory")
+	var before, after runtime.MemStats
+	for name, args := range map[string]map[string]any{
+		"equal names":  {"x": "{" + strings.Repeat(`"a":"b",`, 90_000) + `"a":1}`},
+		"long names":   {strings.Repeat("k", 4<<20): slices.Repeat([]any{"x"}, 50_000)},
+		"wrapped URLs": {"url": strings.Repeat("url:", 1<<20)},
+		"programs":     {"command": map[string]any(many(50_000))},
+	} {
+		runtime.ReadMemStats(&before)
+		if _, err := hook.UnknownTool("claude", "New", "/w", args); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 2000 {
+			t.Errorf("%s: %d MiB", name, used)
+		}
+	}
+}
+
+func many(n int) map[string]any {
+	out := map[string]any{"args": []any{"x"}}
+	for i := range n {
+		out[fmt.Sprintf("a%d", i)] = "x"
+	}
+	return out
+}
+
+// TestHonestURLsAreEachDecided: in a list of URLs in one text, nothing but these URLs counts for certain.
+func TestHonestURLsAreEachDecided(t *testing.T) {
+	for _, text := range []string{"https://a.example/x\nhttps://b.example/y", "https://a.example/x https://b.example/y", "https://a.example/x,", "<https://a.example/x>, <https://b.example/y>"} {
+		e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"urls": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range e.Calls {
+			if url, _ := c.Args["url"].(string); c.Tool == "http.get" && !c.Guess && url != "https://a.example/x" && url != "https://b.example/y" {
+				t.Errorf("%q: %+v", text, c)
+			}
+		}
+	}
+	for _, uri := range []string{"https://api.example/compare/v1...v2", "https://example.com/certs/ca.pem"} {
+		e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"uri": uri})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range e.Calls {
+			if c.Tool == "fs.read" {
+				t.Errorf("%q: %+v", uri, c)
+			}
+		}
+	}
+}
+
 // A file's content is not its name, also below a name that says files.
 func TestContentIsNoFile(t *testing.T) {
 	for _, content := range []string{"node_modules\n.env\n", "# Setup\n\ncp .env.example .env\n", "The key is in ~/.ssh/id_rsa", "Never commit server.pem", "ssh-add ~/.ssh/id_rsa"} {
-		e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"files": []any{map[string]any{"path": "README.md", "content": content}}, "file_description": content})
+		e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"files": []any{map[string]any{"path": "README.md", "content": content}}, "file_description": "Loads .env"})
 		if err != nil {
 			t.Fatal(err)
 		}
