@@ -110,6 +110,14 @@ func TestKeptScriptsOnATerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		mode, err := unix.IoctlGetTermios(int(side.Fd()), unix.TCGETS)
+		if err == nil {
+			mode.Lflag &^= unix.ECHO // it comes before or behind what the script prints
+			err = unix.IoctlSetTermios(int(side.Fd()), unix.TCSETS, mode)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		c := w.shell(kept, policy, script)
 		c.Env = append(c.Env, "TERM=xterm")
 		c.Stdin, c.Stdout, c.Stderr = side, side, side
