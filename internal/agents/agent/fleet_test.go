@@ -367,8 +367,11 @@ func TestAnEndAfterAnotherNodeIsNotRecorded(t *testing.T) {
 				if err == nil {
 					err = json.Unmarshal(r.Doc, &doc)
 				}
-				doc["run_id"] = uuid.NewString()
-				if r.Doc, err = json.Marshal(doc); err == nil {
+				if err == nil {
+					doc["run_id"] = uuid.NewString()
+					r.Doc, err = json.Marshal(doc)
+				}
+				if err == nil {
 					_, err = f.st.SaveSession(context.Background(), r)
 				}
 				if err != nil {
