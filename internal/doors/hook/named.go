@@ -254,12 +254,7 @@ func (n *namer) urls(p place, text string) {
 			}
 		}
 	}
-	whole := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || !unicode.IsGraphic(r) {
-			return -1
-		}
-		return r
-	}, text)
+	whole := visible(text)
 	switch {
 	case !webURL.MatchString(whole), found == 1 && strings.TrimFunc(whole, isAroundURL) != whole:
 	case p.url || p.mayURL:
@@ -276,6 +271,16 @@ func (n *namer) webURL(p place, text string, guess bool) {
 	scheme, _, _ := strings.Cut(strings.ToLower(text), ":")
 	scheme = strings.Replace(scheme, "ws", "http", 1)
 	n.add(p, "http.get", "url", scheme+strings.ReplaceAll(webURL.ReplaceAllString(text, "://"), " ", "%20"), guess)
+}
+
+// visible is a text without line ends and invisible characters.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // cutFileURL gives the path of a URL of a file.
@@ -325,12 +330,7 @@ func (n *namer) paths(p place, full string, guess bool) {
 			return r
 		}, full))
 	}
-	add(strings.Map(func(r rune) rune {
-		if !unicode.IsGraphic(r) {
-			return -1
-		}
-		return r
-	}, full))
+	add(visible(full))
 	for _, s := range slices.Clone(list) {
 		add(strings.ReplaceAll(s, `\`, "/"))
 		add(strings.TrimPrefix(s, "@"))

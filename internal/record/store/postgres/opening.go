@@ -109,7 +109,7 @@ func (o *openings) open(waits context.Context, end chan<- opened) {
 	select {
 	case o.waiting <- c:
 	case <-late.C:
-		_ = c.Close() // nobody has used it
+		_ = c.Close() // it is unused
 	case <-o.closed.Done():
 		_ = c.Close()
 	}
