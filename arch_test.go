@@ -150,7 +150,7 @@ var mayImport = map[string]string{
 	"record/store/sqlite":      "base/wholefile base/fault record/ledger record/store record/store/owners record/store/tables github.com/google/uuid golang.org/x/sys modernc.org/sqlite os syscall",
 	"confine/sandbox":          "base/walk base/clip base/fault base/near authority/permit authority/policy authority/policy/command base/tool golang.org/x/sys os net syscall",
 	"confine/sandbox/seatbelt": "base/walk base/fault authority/permit authority/policy base/tool confine/sandbox golang.org/x/sys os os/exec net syscall unsafe",
-	"confine/sandbox/linux":    "confine/repository base/clip base/walk base/wholefile base/regex base/fault authority/permit authority/policy authority/policy/target base/tool confine/sandbox confine/sandbox/seatbelt confine/sandbox/spawn confine/supervisor golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
+	"confine/sandbox/linux":    "confine/repository base/clip base/walk base/wholefile base/regex base/fault authority/permit authority/policy authority/policy/target base/tool confine/sandbox confine/sandbox/seatbelt confine/sandbox/spawn confine/supervisor golang.org/x/net/bpf golang.org/x/net/dns/dnsmessage golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
 	"confine/image/imagetest":  "github.com/klauspost/compress/zstd os",
 	"confine/image":            "base/walk base/fault github.com/klauspost/compress/zstd os",
 	"confine/remote":           "base/walk base/clip base/fault base/tool authority/permit authority/policy confine/changeset confine/remote/tree confine/remote/wire confine/sandbox golang.org/x/sys net net/http os",

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -121,13 +122,41 @@ func (c Chain) Agent() bool {
 	return c.each(networkSection, func(r *Rules) bool { return r.anyNetwork(func(p *networkPattern) bool { return p.rule.Agent() }) })
 }
 
+// LoopbackHost is the host by which the chain could let something reach a port of this machine's loopback interface, at an
+// address of it or 0.0.0.0; "": by none.
+func (c Chain) LoopbackHost(at netip.AddrPort) string {
+	hosts := []string{at.Addr().String()}
+	if usual := []string{"127.0.0.1", "::1", "localhost"}; at.Addr().IsUnspecified() || slices.Contains(usual, hosts[0]) {
+		hosts = append(hosts, usual...) // each program chooses one of these for the same server
+	}
+	for _, host := range hosts {
+		for _, scheme := range []string{"tcp", "https", "http"} {
+			to := tool.Target{Scheme: scheme, Host: host, Port: at.Port()}
+			if c.MayReach(to) && c.each(networkSection, func(r *Rules) bool {
+				return r.anyNetwork(func(p *networkPattern) bool { return p.rule.Covers(to) && allowsHost(p.rule, host) })
+			}) {
+				return host
+			}
+		}
+	}
+	return ""
+}
+
+// allowsHost reports whether a rule covers dialling a host that is an address or localhost.
+func allowsHost(r *target.Rule, host string) bool {
+	at, err := netip.ParseAddr(host)
+	return err == nil && r.AllowsAddr(at) || err != nil && allowsLoopback(r)
+}
+
+func allowsLoopback(r *target.Rule) bool {
+	return r.AllowsAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1})) || r.AllowsAddr(netip.IPv6Loopback())
+}
+
 // NamesLoopback reports whether the chain could let anything reach this
 // machine's own loopback addresses: every policy names one, or leaves it to the
 // others.
 func (c Chain) NamesLoopback() bool {
 	return c.each(networkSection, func(r *Rules) bool {
-		return r.anyNetwork(func(p *networkPattern) bool {
-			return p.rule.AllowsAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1})) || p.rule.AllowsAddr(netip.IPv6Loopback())
-		})
+		return r.anyNetwork(func(p *networkPattern) bool { return allowsLoopback(p.rule) })
 	})
 }

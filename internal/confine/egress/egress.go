@@ -141,6 +141,7 @@ type Proxy struct {
 	log       report
 	answers   sandbox.Answers[question]
 	slots     chan struct{}
+	expects   expected
 
 	mu     sync.Mutex
 	closed bool
@@ -181,7 +182,7 @@ func New(o Options) *Proxy {
 // its variables are added.
 func (p *Proxy) Env(port int) map[string]string {
 	at := user + ":" + p.password + "@127.0.0.1:" + strconv.Itoa(port)
-	own := "localhost,127.0.0.1,::1"
+	own := sandbox.OwnHosts
 	if p.chain.NamesLoopback() {
 		own = "" // the host's is meant, and the proxy leads there
 	}
@@ -339,6 +340,10 @@ func newStream(conn net.Conn) *stream {
 // serveConn tells the protocols apart by their first byte.
 func (p *Proxy) serveConn(ctx context.Context, conn net.Conn) {
 	s := newStream(conn)
+	if to, ok := p.expects.take(conn); ok {
+		p.serveDirect(ctx, s, to)
+		return
+	}
 	if conn.SetDeadline(time.Now().Add(p.limits.Header)) != nil {
 		return
 	}

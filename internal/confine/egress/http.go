@@ -6,7 +6,9 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -177,7 +179,16 @@ func inside(h *head, scheme string, to tool.Target) (*url.URL, tool.Target, erro
 	if h.hosts != 1 {
 		return nil, tool.Target{}, malformed("the request has no Host")
 	}
+	if host, port, err := net.SplitHostPort(h.host); err == nil && port == strconv.Itoa(int(to.Port)) && isLoopback(host) && isLoopback(to.Host) {
+		h.host = to.HostPort() // names of one interface; a connection shows only the address
+	}
 	return canonical(h, scheme+"://"+to.HostPort()+h.uri)
+}
+
+// isLoopback reports whether a host is this one.
+func isLoopback(host string) bool {
+	at, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && at.IsLoopback()
 }
 
 func canonical(h *head, raw string) (*url.URL, tool.Target, error) {

@@ -158,11 +158,13 @@ func (p *Proxy) tunnelEnds(rec *record, err error) {
 	p.end(rec, err)
 }
 
+// tlsHandshake is the type of a TLS record that begins a connection, RFC 8446.
+const tlsHandshake = 22
+
 // serveSniffed looks at the first byte to tell TLS from plain HTTP.
 func (p *Proxy) serveSniffed(ctx context.Context, s *stream, rec *record, r route, to tool.Target, up net.Conn) {
-	const handshake = 22 // the type of a TLS record, RFC 8446
 	first, err := s.br.Peek(1)
-	isTLS := err == nil && first[0] == handshake
+	isTLS := err == nil && first[0] == tlsHandshake
 	switch {
 	case err != nil:
 		if up != nil { // a connection was made, and is recorded

@@ -13,7 +13,7 @@ import (
 type Connection struct {
 	Start    time.Time
 	Duration time.Duration
-	Via      string // how the proxy was asked: "http", "connect", "socks5", "unix", "ssh-agent"; "" if it was not understood
+	Via      string // how the proxy was asked: "http", "connect", "socks5", "unix", "ssh-agent", "direct" (not at all); "" if it was not understood
 	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp", "unix", "ssh-agent"; "" if nothing was decided on
 	Method   string // of a request that the proxy saw
 	Path     string // decoded, without the query

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"time"
@@ -239,6 +240,17 @@ type Proxy interface {
 	Connections() []Connection
 	Close() // cuts every connection and waits for what serves them
 }
+
+// DirectProxy is a Proxy for programs that know no proxy, too.
+type DirectProxy interface {
+	Proxy
+	// Expect is told of a connection from an address to the listener of Serve that makes no request of its own, and is meant
+	// for a host and port. An error refuses it, which is recorded. forget is called if the connection does not come.
+	Expect(from netip.AddrPort, host string, port uint16) (forget func(), err error)
+}
+
+// OwnHosts is the value of NO_PROXY for the loopback addresses of a sandbox.
+const OwnHosts = "localhost,127.0.0.1,::1"
 
 // Works is the detail of a layer of which nothing is to be said but that it was tried.
 const Works = "tried: works"

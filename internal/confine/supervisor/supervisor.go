@@ -5,6 +5,7 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path"
 	"slices"
@@ -74,6 +75,9 @@ type Options struct {
 	Spawner *spawn.Spawner // makes the files of sockets; nil: they are refused
 	Decide  Decide
 	Denied  func(Request, error) // is told of each refused request
+
+	// Detour says where a TCP connection to an address leads, for filters with [SocketRules]. nil: to that address.
+	Detour func(to netip.AddrPort) *Detour
 
 	// Names is shared by supervisors whose processes use the same folders. Each call that makes a name holds it from the
 	// decision to the effect, and each that moves one holds it alone: Decide looks through a folder that is moved, and

@@ -30,13 +30,11 @@ type agentSession struct{ id, workspace string }
 
 // agentSandbox is the sandbox of one session.
 type agentSandbox struct {
+	standing
 	key     string // of its profile and policies
 	chain   policy.Chain
 	now     func() (policy.Chain, error) // the same policies, as they are now
-	why     string                       // the reason if group is nil
 	by      *spawn.Spawner
-	group   *group
-	zygote  *spawn.Zygote
 	running int            // commands
 	taken   int            // how many commands have begun
 	left    []*spawn.Child // commands that have ended, and some that left no process
@@ -224,10 +222,7 @@ func (s *agentSandboxes) endSession(id string) {
 
 // drop ends a sandbox and all its processes in the background. It is called with the lock held.
 func (s *agentSandboxes) drop(one *agentSandbox) {
-	s.ending.Go(func() {
-		one.zygote.End()
-		one.group.release()
-	})
+	s.ending.Go(one.end)
 }
 
 // count is the number of sandboxes.
@@ -258,7 +253,7 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key st
 	one, err := b.agents.take(sp, agentSession{session.ID, chain[0].Env().Workspace}, key, func() (*agentSandbox, error) {
 		made := agentSandbox{chain: chain, now: session.Policies}
 		var err error
-		made.zygote, made.group, made.why, err = b.standing(sp, m, prof, start{stays: true, shares: true, ca: st.ca})
+		made.standing, err = b.standing(sp, m, prof, start{stays: true, shares: true, ca: st.ca, direct: st.direct})
 		return &made, err
 	})
 	if err != nil {
@@ -266,7 +261,7 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key st
 	}
 	taken, first := b.agents.alone(one)
 	prog := sharedCommand(m, prof, st)
-	s := seat{tier: tierAgent, group: one.group.sharedView(), why: one.why}
+	s := seat{tier: tierAgent, group: one.group.sharedView(), why: one.why, names: one.names}
 	s.alone = func() bool {
 		now, is := b.agents.alone(one)
 		return first && is && now == taken

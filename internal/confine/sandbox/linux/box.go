@@ -329,7 +329,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 		return sandbox.Outcome{}, notStarted(err)
 	}
 	handTerminal(c.Stdio, child)
-	served := r.out.serve(child)
+	served := r.out.serve(child, r.seat.names)
 	var answers *supervised
 	if served == nil {
 		answers, served = r.supervise(child, c.Command)

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,9 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
+	"github.com/remitrun/remit/internal/confine/supervisor"
 )
 
 // proxyPort is where the proxy of a command listens that has a sandbox of its own. The network namespace is the sandbox's
@@ -45,6 +49,24 @@ func (b *builder) listen(port uint16) {
 	b.Hand(step, b.fd)
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 }
+
+// resolver makes the files by which programs find hosts. With direct it hands out the socket at which Remit answers for all names.
+func (b *builder) resolver(direct bool) {
+	const step = "name service"
+	if !direct {
+		b.newFile("/etc/nsswitch.conf", nameServices+"hosts: files\n")
+		return
+	}
+	b.newFile("/etc/nsswitch.conf", nameServices+"hosts: files dns\n")
+	b.newFile("/etc/resolv.conf", "nameserver "+dnsAt+"\n")
+	addr := spawn.Object(b.Program, unix.RawSockaddrInet4{Family: unix.AF_INET, Port: dnsPort << 8, Addr: [4]byte{127, 0, 0, 1}})
+	b.Save(step, b.fd, unix.SYS_SOCKET, spawn.Int(unix.AF_INET), spawn.Int(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), none)
+	b.Call(step, unix.SYS_BIND, spawn.From(b.fd), spawn.At(addr), spawn.Int(unix.SizeofSockaddrInet4))
+	b.Hand(step, b.fd)
+	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
+}
+
+const nameServices = "passwd: files\ngroup: files\n"
 
 // sockets listens on Unix sockets that stand for the host's, and hands the listeners to Remit in
 // the profile's order, those that Remit serves last. They are made in the hidden folder, and mounted from there.
@@ -79,13 +101,17 @@ func (b *builder) trust(ca []byte) {
 
 // exit is the way out of one sandbox: nothing, or a proxy that serves it.
 type exit struct {
-	proxy   sandbox.Proxy
-	permit  permit.Permit
-	sockets []string // of the profile
-	own     []sandbox.Service
-	publish *publisher // nil: no port is published
-	open    []net.Listener
-	served  sync.WaitGroup
+	proxy    sandbox.Proxy
+	permit   permit.Permit
+	sockets  []string // of the profile
+	own      []sandbox.Service
+	publish  *publisher          // nil: no port is published
+	direct   sandbox.DirectProxy // nil: programs that know no proxy have no way out
+	port     uint16
+	names    *hostNames
+	ownNames *hostNames // names, if the sandbox is the command's own
+	open     []net.Listener
+	served   sync.WaitGroup
 }
 
 // exit makes the proxy of one command and adds to its environment what points
@@ -107,6 +133,12 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 		return nil, err
 	}
 	vars := proxy.Env(int(st.port))
+	direct, ok := proxy.(sandbox.DirectProxy)
+	if st.direct = ok && prof.Supervised && prof.Isolation == policy.FullIsolation; st.direct {
+		vars["NO_PROXY"], vars["no_proxy"] = sandbox.OwnHosts, sandbox.OwnHosts // connections to the host's are led to the proxy
+	} else {
+		direct = nil
+	}
 	if slices.Contains(prof.Sockets, sandbox.AgentAt) {
 		vars["SSH_AUTH_SOCK"] = sandbox.AgentAt
 	}
@@ -114,13 +146,21 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 		st.ca = sandbox.TrustBundle(ca)
 	}
 	st.env = sandbox.WithVariables(st.env, vars)
-	return &exit{proxy: proxy, permit: p, sockets: prof.Sockets, own: c.Services, publish: publish}, nil
+	return &exit{proxy: proxy, permit: p, sockets: prof.Sockets, own: c.Services, publish: publish, direct: direct, port: st.port}, nil
 }
 
-// serve takes the listeners from the sandbox and has the proxy serve them.
-func (e *exit) serve(child *spawn.Child) error {
+// serve takes the listeners from the sandbox and has the proxy serve them. names are those of a sandbox that stays.
+func (e *exit) serve(child *spawn.Child, names *hostNames) error {
 	if e.proxy == nil {
 		return nil
+	}
+	if e.names = names; e.direct != nil && names == nil {
+		e.ownNames.close() // of a sandbox that was stale
+		var err error
+		if e.ownNames, err = resolve(child.Take()); err != nil {
+			return err
+		}
+		e.names = e.ownNames
 	}
 	if err := e.take(child, e.proxy.Serve); err != nil {
 		return err
@@ -138,11 +178,45 @@ func (e *exit) serve(child *spawn.Child) error {
 	return e.publish.serve(child)
 }
 
+// resolve answers for the names of a sandbox at a socket that it handed over; nil: it ended before.
+func resolve(f *os.File) (*hostNames, error) {
+	if f == nil {
+		return nil, errNoNetwork()
+	}
+	h := new(hostNames)
+	if err := h.serve(f); err != nil {
+		return nil, fault.Wrap(fault.ToolFailed, err, "the name service of the sandbox cannot be used: %v", err)
+	}
+	return h, nil
+}
+
+func errNoNetwork() error {
+	return fault.New(fault.ToolFailed, "the sandbox ended before its network was there")
+}
+
+// detour leads a connection of a program to the proxy, but for those to the sandbox's own servers.
+func (e *exit) detour(chain policy.Chain) func(to netip.AddrPort) *supervisor.Detour {
+	if e.direct == nil {
+		return nil
+	}
+	return func(to netip.AddrPort) *supervisor.Detour {
+		host := e.names.host(to.Addr())
+		if a := to.Addr(); a.IsLoopback() || a.IsUnspecified() { // both are this host's loopback interface
+			if host = chain.LoopbackHost(to); host == "" {
+				return nil
+			}
+		}
+		return &supervisor.Detour{Port: e.port, Expect: func(from netip.AddrPort) (func(), error) {
+			return e.direct.Expect(from, host, to.Port())
+		}}
+	}
+}
+
 // take takes the next listener from the sandbox and serves it.
 func (e *exit) take(child *spawn.Child, serve func(net.Listener) error) error {
 	f := child.Take()
 	if f == nil {
-		return fault.New(fault.ToolFailed, "the sandbox ended before its network was there")
+		return errNoNetwork()
 	}
 	l, err := net.FileListener(f)
 	_ = f.Close() // l has a descriptor of its own
@@ -170,6 +244,7 @@ func (e *exit) close() []sandbox.Connection {
 	for _, l := range e.open {
 		_ = l.Close() // the proxy's are closed already
 	}
+	e.ownNames.close()
 	e.served.Wait()
 	list := e.proxy.Connections()
 	e.proxy = nil

@@ -59,6 +59,7 @@ type start struct {
 	tty          *unix.Winsize // of the terminal of its own that the streams are, or nil
 	group        *group        // that it is counted in, or nil
 	watch        bool          // the command is observed
+	direct       bool          // programs that know no proxy are led to it
 	ca           []byte        // a bundle of certificates for caFile, or nil
 	repositories repositories  // what the survey found of them
 }
@@ -114,6 +115,7 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	if p.Proxy || p.Standard || s.shares {
 		b.loopback()
 	}
+	b.resolver(s.direct)
 	if p.Proxy && !s.stays {
 		b.listen(s.port)
 		b.sockets()
@@ -230,7 +232,6 @@ func (b *builder) system() {
 		{"/etc/passwd", fmt.Sprintf(account+":x:%d:%d::/tmp:%s\nnobody:x:65534:65534::/:/bin/false\n", insideID, insideID, b.m.shell)},
 		{"/etc/group", fmt.Sprintf(account+":x:%d:\nnogroup:x:65534:\n", insideID)},
 		{"/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"},
-		{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
 	} {
 		b.newFile(f[0], f[1])
 	}

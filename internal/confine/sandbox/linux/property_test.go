@@ -75,28 +75,35 @@ func init() {
 	// requests asks each of a list of addresses through the proxy of the
 	// environment, whatever they are.
 	probes["requests"] = func(list string) error {
-		tr := &http.Transport{}
-		if at := os.Getenv("HTTP_PROXY"); at != "" {
-			u, err := url.Parse(at)
-			if err != nil {
-				return err
-			}
-			tr.Proxy = http.ProxyURL(u)
+		u, err := url.Parse(os.Getenv("HTTP_PROXY"))
+		if err != nil {
+			return err
 		}
-		c := http.Client{Transport: tr, Timeout: time.Minute}
-		for line := range strings.Lines(list) {
-			method, at := two(strings.TrimSpace(line))
-			req, err := http.NewRequest(method, at, nil)
-			if err != nil {
-				return err
-			}
-			if resp, err := c.Do(req); err == nil {
-				_, _ = io.Copy(io.Discard, resp.Body) // the server says who came
-				_ = resp.Body.Close()
-			}
+		tr := &http.Transport{Proxy: http.ProxyURL(u)}
+		if u.Host == "" {
+			tr.Proxy = nil
 		}
-		return errors.New("that is all")
+		return requests(tr, list)
 	}
+	// direct is the same for a program that knows no proxy.
+	probes["direct"] = func(list string) error { return requests(&http.Transport{}, list) }
+}
+
+// requests sends a list of requests, whatever the answers are.
+func requests(tr *http.Transport, list string) error {
+	c := http.Client{Transport: tr, Timeout: time.Minute}
+	for line := range strings.Lines(list) {
+		method, at := two(strings.TrimSpace(line))
+		req, err := http.NewRequest(method, at, nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := c.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body) // the server says who came
+			_ = resp.Body.Close()
+		}
+	}
+	return errors.New("that is all")
 }
 
 const newName = "made.anew"
@@ -300,7 +307,8 @@ func TestWhatIsReachedOfTheNetworkIsWhatThePolicyAllows(t *testing.T) {
 			chain = append(chain, openPolicy+drawNetwork(rt, books)+tier.policy)
 		}
 		w.allow(chain...)
-		out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "requests", list.String()}, Timeout: 60 * time.Second})
+		way := rapid.SampledFrom([]string{"requests", "direct"}).Draw(rt, "way")
+		out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", way, list.String()}, Timeout: 60 * time.Second})
 		if err != nil || !strings.Contains(string(out.Stdout.Data), "that is all") {
 			rt.Fatalf("%v %q %q", err, out.Stdout.Data, out.Stderr.Data)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -21,6 +22,7 @@ type seat struct {
 	why   string // there is none
 	start func(files [3]int) (*spawn.Child, error)
 	end   func(spawn.Exit) // called once, when the command is over or did not start
+	names *hostNames       // of a sandbox that stays, or nil
 	alone func() bool      // whether no process of another command was in the sandbox so far
 }
 
@@ -96,21 +98,22 @@ func (b *Box) shared(sp *spawn.Spawner, m machine, chain policy.Chain, key strin
 	one := b.sessions.take(sp, key)
 	if one == nil {
 		var err error
-		if one, err = b.open(sp, m, chain, key, prof); err != nil {
+		if one, err = b.open(sp, m, chain, key, prof, st.direct); err != nil {
 			return seat{}, err
 		}
 	} else if one.ready != nil {
 		<-one.ready
 	}
 	prog := sessionCommand(m, prof, st)
-	s := seat{tier: tierSession, group: one.group, why: one.why}
+	s := seat{tier: tierSession, group: one.group, why: one.why, names: one.names}
 	s.start = func(files [3]int) (*spawn.Child, error) { return one.zygote.Call(prog, files) }
 	s.end = func(exit spawn.Exit) {
 		switch {
 		case exit.Known && !exit.Dirty:
+			one.names.reset()
 			b.sessions.put(one)
 		case exit.Known:
-			b.sessions.again(one, func() (*session, error) { return b.open(sp, m, chain, key, prof) })
+			b.sessions.again(one, func() (*session, error) { return b.open(sp, m, chain, key, prof, st.direct) })
 		default:
 			b.sessions.end(one)
 		}
@@ -118,31 +121,61 @@ func (b *Box) shared(sp *spawn.Spawner, m machine, chain policy.Chain, key strin
 	return s, nil
 }
 
-// open makes a sandbox that stays. It does not wait until it is there.
-func (b *Box) open(sp *spawn.Spawner, m machine, chain policy.Chain, key string, prof sandbox.Profile) (*session, error) {
+// open makes a sandbox that stays.
+func (b *Box) open(sp *spawn.Spawner, m machine, chain policy.Chain, key string, prof sandbox.Profile, direct bool) (*session, error) {
 	one := &session{key: key, chain: chain, by: sp}
 	var err error
-	one.zygote, one.group, one.why, err = b.standing(sp, m, prof, start{stays: true})
+	one.standing, err = b.standing(sp, m, prof, start{stays: true, direct: direct})
 	return one, err
 }
 
+// standing is a sandbox that stays after a command.
+type standing struct {
+	zygote *spawn.Zygote
+	group  *group
+	why    string     // there is no group
+	names  *hostNames // nil: there is no name service
+}
+
+// end ends it with all its processes, and waits.
+func (s standing) end() {
+	s.zygote.End()
+	s.group.release()
+	s.names.close()
+}
+
 // standing starts the first process of a sandbox that stays.
-func (b *Box) standing(sp *spawn.Spawner, m machine, prof sandbox.Profile, st start) (z *spawn.Zygote, g *group, why string, err error) {
-	g, why = b.group(prof)
-	st.group = g
+func (b *Box) standing(sp *spawn.Spawner, m machine, prof sandbox.Profile, st start) (s standing, err error) {
+	s.group, s.why = b.group(prof)
+	st.group = s.group
 	prog := program(m, prof, st)
 	child, refill, err := b.spares.prepared(sp, prog)
 	defer refill()
 	if err == nil {
-		if z, err = child.Stay(prog); err != nil {
+		if s.zygote, err = child.Stay(prog); err != nil {
 			child.Drop()
 		}
 	}
 	if err != nil {
-		g.release()
-		return nil, nil, "", notStarted(err)
+		s.group.release()
+		return standing{}, notStarted(err)
 	}
-	return z, g, why, nil
+	if f := s.take(st); f != nil {
+		if s.names, err = resolve(f); err != nil {
+			s.end()
+			return standing{}, err
+		}
+	}
+	return s, nil
+}
+
+// take takes the socket of the name service. It returns nil if there is none, or if the sandbox has ended, which its first
+// command finds.
+func (s standing) take(st start) *os.File {
+	if !st.direct {
+		return nil
+	}
+	return s.zygote.Take()
 }
 
 // once returns a function that does something the first time only.

@@ -38,13 +38,11 @@ type sessions struct {
 
 // session is one sandbox that stays.
 type session struct {
-	chain  policy.Chain // stays in memory, so that the key means no other one
-	why    string       // there is no group
-	key    string
-	by     *spawn.Spawner
-	group  *group
-	zygote *spawn.Zygote
-	ready  chan struct{} // closed once its group counts from nothing again; nil: it does
+	standing
+	chain policy.Chain // stays in memory, so that the key means no other one
+	key   string
+	by    *spawn.Spawner
+	ready chan struct{} // closed once its group counts from nothing again; nil: it does
 }
 
 // maxSessions bounds how many wait, sessionTime how long.
@@ -264,8 +262,7 @@ func (s *sessions) drop(one *session) {
 		if one.ready != nil {
 			<-one.ready
 		}
-		one.zygote.End()
-		one.group.release()
+		one.end()
 	}()
 }
 

@@ -41,6 +41,20 @@ func (c *Child) Stay(p *Program) (*Zygote, error) {
 	return &Zygote{first: c}, nil
 }
 
+// Take waits for the descriptor that the program of the sandbox itself hands out. It is called before the first command. nil: the
+// sandbox ended before.
+func (z *Zygote) Take() *os.File {
+	r, fd, err := z.first.next()
+	switch {
+	case err != nil || fd < 0:
+		return nil
+	case r.What>>32 != recordHanded:
+		_ = unix.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "handed")
+}
+
 // sizeOf is the beginning of a message with a program.
 func sizeOf(program []byte) []byte {
 	return binary.NativeEndian.AppendUint64(make([]byte, 0, 8+len(program)), uint64(len(program)))
