@@ -153,9 +153,14 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 		}
 	}
 	act := actOf(flags)
-	where, errno := c.mayAt(act, to)
-	if errno != 0 {
+	where, errno := c.askAt(Request{Act: act, Beneath: o.at >= 0 && int32(uint32(c.n.Args[o.at])) != unix.AT_FDCWD}, to)
+	switch {
+	case errno != 0:
 		return -1, errno
+	case c.blank && to.is(unix.S_IFREG):
+		return c.emptyFile()
+	case c.blank:
+		return -1, unix.EACCES
 	}
 	if c.draft != nil {
 		s, errno := c.spot(c.root, where)
@@ -204,6 +209,16 @@ func (c *call) again(fd, flags int, mode uint32) (int, unix.Errno) {
 		return -1, errnoOf(err)
 	}
 	return fd, 0
+}
+
+// emptyFile gives the process a file without content, which nothing can be written to.
+func (c *call) emptyFile() (int, unix.Errno) {
+	memory, err := unix.MemfdCreate("remit", unix.MFD_CLOEXEC)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	defer drop(memory)
+	return c.again(memory, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
 func isTemporary(flags int) bool { return flags&unix.O_TMPFILE == unix.O_TMPFILE }

@@ -26,6 +26,7 @@ type call struct {
 
 	instead *Instead // the copy that a name gets in place of the moved file
 	draft   *Draft   // decides about the file that is made
+	blank   bool     // the process gets an empty file
 
 	// A process that can have no more descriptors loses nothing by an open.
 	had  func() unix.Errno // empties the file, once the process has the descriptor; nil: it stays

@@ -44,7 +44,8 @@ type Request struct {
 	Path string // where it is, in the process's file tree, when the call is made; without links
 	PID  int    // of the thread
 
-	Own bool // of Connect without Create: a process of the supervisor bound the socket
+	Own     bool // of Connect without Create: a process of the supervisor bound the socket
+	Beneath bool // the process named it from the descriptor of a folder
 
 	// Of Create with Moved: the path that something had before, and a descriptor of it (O_PATH), which lasts
 	// as long as the question.
@@ -64,6 +65,16 @@ type Instead struct{ Content []byte }
 
 // Error implements error.
 func (Instead) Error() string { return "the file is replaced by a copy" }
+
+// Blank is an answer about a regular file that is only read: the process gets an empty one in its place. Err is the refusal,
+// which is told as any other.
+type Blank struct{ Err error }
+
+// Error implements error.
+func (b Blank) Error() string { return b.Err.Error() }
+
+// Unwrap implements the interface of [errors.As].
+func (b Blank) Unwrap() error { return b.Err }
 
 // Decide returns nil if the process may do the acts of a request. Several goroutines call it. It must be
 // quick: all calls of the filter wait for it. A decision that takes time is an error of type [*Ask].
@@ -332,6 +343,10 @@ func (c *call) ask(r Request) unix.Errno {
 		return 0
 	}
 	c.Denied(r, err)
+	if _, ok := err.(Blank); ok && r.Act == Read {
+		c.blank = true
+		return 0
+	}
 	return unix.EACCES
 }
 

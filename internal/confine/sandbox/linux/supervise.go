@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"sync"
@@ -210,7 +212,7 @@ func (d *decider) judge(r supervisor.Request) error {
 	}
 	if r.Act&supervisor.Read != 0 {
 		if err := d.may(tool.FileRead, r.Path); err != nil {
-			return err
+			return passedOver(r, err)
 		}
 	}
 	if r.Act&^supervisor.Read == 0 {
@@ -237,6 +239,20 @@ func (d *decider) judge(r supervisor.Request) error {
 		return d.moved(r)
 	}
 	return nil
+}
+
+// searchPrograms search folders, and end with an error if they cannot read one of the files.
+var searchPrograms = []string{"grep", "rg", "ag", "ugrep"}
+
+// passedOver has a search find nothing in a file that it may not read. err is the refusal. A file that a command names itself
+// is refused, as far as that can be known.
+func passedOver(r supervisor.Request, err error) error {
+	exe, lerr := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.PID))
+	var by refusal
+	if name := path.Base(exe); lerr != nil || r.Act != supervisor.Read || !errors.As(err, &by) || !slices.Contains(searchPrograms, name) || name == "grep" && !r.Beneath {
+		return err
+	}
+	return supervisor.Blank{Err: err}
 }
 
 // isEmptied reports whether a refused request removes an empty folder whose name alone is sensitive, as git stash does. err is the
