@@ -38,7 +38,12 @@ func (s *session) settleFiles(ctx context.Context, e *hook.Event) {
 		path = fromHome(path, person)
 		c.Args["path"], known[path] = path, true
 		exists := isFile(path, e.Dir)
-		e.Calls[i].Text, e.Calls[i].Guess, e.Calls[i].Absent = c.Guess, c.Guess && !exists, !exists && isAbsent(path, e.Dir, person)
+		prose := c.Guess && strings.ContainsFunc(path, unicode.IsSpace)
+		e.Calls[i].Text, e.Calls[i].Guess = c.Guess, c.Guess && !exists
+		e.Calls[i].Absent = !exists && (prose || isAbsent(path, e.Dir, person))
+		if exists && (c.Guess || len(e.Calls) > hook.MaxCalls) { // its links may not be looked up later
+			e.Texts = append(e.Texts, hook.Text{Argument: c.Argument, Path: path})
+		}
 		if c.Pattern() {
 			patterns = append(patterns, path)
 		}
@@ -53,13 +58,25 @@ func (s *session) settleFiles(ctx context.Context, e *hook.Event) {
 	last := e.Calls[len(e.Calls)-1]
 	e.Calls = e.Calls[:len(e.Calls)-1]
 	for _, text := range e.Texts {
-		path := fromHome(text.Path, person)
-		if _, err := os.Lstat(path); err == nil && !known[path] {
-			known[path] = true
-			e.Calls = append(e.Calls, hook.Call{Tool: "fs.read", Args: tool.Args{"path": path}, Argument: text.Argument, Guess: true, Text: true})
+		for _, path := range existing(fromHome(text.Path, person)) {
+			if !known[path] {
+				known[path] = true
+				e.Calls = append(e.Calls, hook.Call{Tool: "fs.read", Args: tool.Args{"path": path}, Argument: text.Argument, Guess: true, Text: true})
+			}
 		}
 	}
 	e.Calls = append(e.Calls, last)
+}
+
+// existing gives the path of an existing file, and its path without links; nil: there is no such file.
+func existing(path string) []string {
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		return []string{path, real}
+	}
+	return []string{path}
 }
 
 // fromHome completes a path that begins with a home folder.

@@ -22,11 +22,12 @@ import (
 // Bounds of an event. An agent's report carries the whole output of a tool.
 const (
 	maxValues  = 100_000
-	maxSession = 200 // bytes of a session's ID, and of a call's
+	maxSession = 200  // bytes of a session's ID, and of a call's
+	maxCalls   = 1000 // calls of one event that are decided and recorded
 )
 
 // MaxCalls bounds the calls of one event that are decided and recorded.
-const MaxCalls = 1000
+const MaxCalls = maxCalls
 
 // Phase is the phase of a call in which an event occurs.
 type Phase uint8
@@ -223,8 +224,8 @@ func (e *Event) check() error {
 		return fault.New(fault.Usage, "the call's ID %.80q is not valid; expected up to %d visible characters", e.ID, maxSession)
 	case len(e.Calls) == 0 && !e.Internal && e.Refusal == "":
 		return fault.New(fault.Internal, "the tool %.80q was not translated", e.Tool)
-	case len(e.Calls) > MaxCalls && e.About() == "":
-		return fault.New(fault.Usage, "the request has %d parts; the limit is %d", len(e.Calls), MaxCalls)
+	case len(e.Calls) > maxCalls && e.About() == "":
+		return fault.New(fault.Usage, "the request has %d parts; the limit is %d", len(e.Calls), maxCalls)
 	}
 	return nil
 }

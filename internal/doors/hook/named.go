@@ -59,7 +59,7 @@ func (e *Event) unknown(in object) error {
 		return e.refuse("the arguments of the tool %.80q of %s name more than %d files, URLs and commands, or %d texts that may be files; split the call", e.Tool, e.Agent, maxNamed, maxTexts)
 	}
 	if e.Phase == After {
-		e.Calls = e.Calls[:min(len(e.Calls), MaxCalls-1)]
+		e.Calls = e.Calls[:min(len(e.Calls), maxCalls-1)]
 	}
 	return e.call(id, tool.Args(in)) // last, because a denied file ends the call without a question
 }
@@ -127,7 +127,7 @@ func (n *namer) line(p place, m map[string]any) (program bool) {
 			}
 		}
 	}
-	lists, lines = lists[:min(len(lists), MaxCalls)], lines[:min(len(lines), MaxCalls)]
+	lists, lines = lists[:min(len(lists), maxCalls)], lines[:min(len(lines), maxCalls)]
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		runs, _ := endsWith(name, commandWords)
 		maybe, _ := endsWith(name, programWords)
@@ -380,7 +380,7 @@ func (e *Event) AboutArgument(i int) string {
 // RefusedMany is the refusal of a call whose arguments name too many files, URLs and commands.
 func (e *Event) RefusedMany() error {
 	id := tool.AgentTools + e.Agent + ":" + e.Tool
-	return fault.New(fault.Denied, "the arguments of the tool %.80q name more than %d files, URLs and commands, and the policy allows this tool without a question", e.Tool, MaxCalls).
+	return fault.New(fault.Denied, "the arguments of the tool %.80q name more than %d files, URLs and commands, and the policy allows this tool without a question", e.Tool, maxCalls).
 		WithHint("split the call, or have the policy ask: tools: {ask: [%q]}", id)
 }
 
