@@ -184,7 +184,7 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 		masked = h.maskKeys(e)
 	}
 	if err == nil && e.Phase == hook.Before {
-		h.settleFiles(e)
+		h.settleFiles(ctx, e)
 	}
 	if err == nil && e.Phase == hook.Before && h.confined == nil {
 		err = h.look(e)

@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,20 +21,77 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// settleFiles completes the paths in arguments of an unknown tool, and marks the certain ones.
-func (s *session) settleFiles(e *hook.Event) {
+// settleFiles completes the paths in arguments of an unknown tool, marks the certain ones, and adds guesses for the files that
+// texts and patterns name.
+func (s *session) settleFiles(ctx context.Context, e *hook.Event) {
+	if e.About() == "" {
+		return
+	}
 	person, _ := s.lookup("HOME")
+	known := map[string]bool{}
+	var patterns []string
 	for i, c := range e.Calls {
 		path, ok := c.Args["path"].(string)
 		if c.Argument == "" || !ok {
 			continue
 		}
-		if rest, home := strings.CutPrefix(path, "~/"); home && filepath.IsAbs(person) {
-			path = filepath.Join(person, rest)
-			c.Args["path"] = path
+		path = fromHome(path, person)
+		c.Args["path"], known[path] = path, true
+		exists := isFile(path, e.Dir)
+		prose := c.Guess && strings.ContainsFunc(path, unicode.IsSpace)
+		e.Calls[i].Text, e.Calls[i].Guess = c.Guess, c.Guess && !exists
+		e.Calls[i].Absent = !exists && (prose || isAbsent(path, e.Dir, person))
+		if exists && (c.Guess || len(e.Calls) > hook.MaxCalls) { // its links may not be looked up later
+			e.Texts = append(e.Texts, hook.Text{Argument: c.Argument, Path: path})
 		}
-		e.Calls[i].Guess = c.Guess && !isFile(path, e.Dir)
+		if c.Pattern() {
+			patterns = append(patterns, path)
+		}
 	}
+	matches, err := runs.Matching(ctx, patterns)
+	if err != nil {
+		e.Refusal = fault.ForModel(err)
+	}
+	for _, path := range matches {
+		e.Texts = append(e.Texts, hook.Text{Argument: "a pattern", Path: path})
+	}
+	last := e.Calls[len(e.Calls)-1]
+	e.Calls = e.Calls[:len(e.Calls)-1]
+	for _, text := range e.Texts {
+		for _, path := range existing(fromHome(text.Path, person)) {
+			if !known[path] {
+				known[path] = true
+				e.Calls = append(e.Calls, hook.Call{Tool: "fs.read", Args: tool.Args{"path": path}, Argument: text.Argument, Guess: true, Text: true})
+			}
+		}
+	}
+	e.Calls = append(e.Calls, last)
+}
+
+// existing gives the path of an existing file, and its path without links; nil: there is no such file.
+func existing(path string) []string {
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		return []string{path, real}
+	}
+	return []string{path}
+}
+
+// fromHome completes a path that begins with a home folder.
+func fromHome(path, person string) string {
+	name, rest, ok := strings.Cut(path, "/")
+	switch {
+	case !ok || !filepath.IsAbs(person):
+	case name == "~", name == "$HOME", name == "${HOME}":
+		return filepath.Join(person, rest)
+	case name == "~root":
+		return filepath.Join("/root", rest)
+	case strings.HasPrefix(name, "~"):
+		return filepath.Join(filepath.Dir(person), name[1:], rest)
+	}
+	return path
 }
 
 // isFile reports whether a text that may be a path is one: the file exists; or it could be made in a folder that exists,
@@ -43,16 +104,40 @@ func isFile(path, project string) bool {
 	if strings.ContainsFunc(path, unicode.IsSpace) || strings.Count(dir, "/") < 2 || strings.HasPrefix(path, project+"/") {
 		return false
 	}
-	st, err := os.Stat(dir)
+	return isFolder(dir)
+}
+
+// isAbsent reports whether nothing can be at a path, as at /api/token: its folder does not exist, and it is neither in the
+// project nor in the home folder.
+func isAbsent(path string, in ...string) bool {
+	_, err := os.Stat(filepath.Dir(path))
+	return errors.Is(err, fs.ErrNotExist) && !slices.ContainsFunc(in, func(dir string) bool { return dir == "" || strings.HasPrefix(path, dir+"/") })
+}
+
+func isFolder(path string) bool {
+	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
 }
 
+// counts reports whether a call for an argument of an unknown tool is decided. If the policies ask about the tool, the question
+// shows commands and existing files in other arguments than a path's, and only an entry or a sensitive name denies them.
+func counts(call hook.Call, concern runs.Concern, asks bool) bool {
+	switch {
+	case concern == runs.ByEntry:
+		return true
+	case asks && call.Absent:
+		return false
+	case concern == runs.ByName:
+		return true
+	}
+	return !call.Guess && !(asks && (call.Tool == "shell.run" || call.Text))
+}
+
 // settle leaves those calls of an unknown tool out whose argument may be plain text and that the policies have nothing
-// against. Where the policies ask about the tool itself, a command that no entry knows is part of that question. An error
-// is a command that would run outside of the sandbox without a question.
+// against. An error is a command that would run outside of the sandbox without a question, or too many arguments.
 func (h *hookDoor) settle(c *runs.ClientSession, e *hook.Event) error {
 	last := len(e.Calls) - 1
-	if e.About() == "" {
+	if h.about = e.About(); h.about == "" {
 		return nil
 	}
 	effect := c.Ahead(runner.Call{Tool: e.Calls[last].Tool, Args: e.Calls[last].Args})
@@ -61,11 +146,21 @@ func (h *hookDoor) settle(c *runs.ClientSession, e *hook.Event) error {
 			return e.RefusedCommand(call)
 		}
 	}
-	concerns := func(call hook.Call) bool { return c.Concerns(runner.Call{Tool: call.Tool, Args: call.Args}) }
-	e.Calls = slices.DeleteFunc(e.Calls, func(call hook.Call) bool { return call.Guess && !concerns(call) })
-	h.about = e.About()
-	if effect == policy.Ask {
-		e.Calls = slices.DeleteFunc(e.Calls, func(call hook.Call) bool { return call.Tool == "shell.run" && !concerns(call) })
+	e.Calls = slices.DeleteFunc(e.Calls, func(call hook.Call) bool {
+		return call.Argument != "" && !counts(call, c.Concerns(runner.Call{Tool: call.Tool, Args: call.Args}), effect == policy.Ask)
+	})
+	if many := len(e.Calls); many > hook.MaxCalls {
+		if effect != policy.Ask {
+			return e.RefusedMany()
+		}
+		e.Calls = slices.DeleteFunc(e.Calls, func(call hook.Call) bool {
+			return call.Argument != "" && c.Ahead(runner.Call{Tool: call.Tool, Args: call.Args}) == policy.Allow
+		})
+		e.Calls = e.Calls[max(0, len(e.Calls)-hook.MaxCalls):]
+		h.about += fmt.Sprintf(" (%d files, URLs and commands in all)", many-1)
+	}
+	if effect == policy.Allow {
+		e.SearchFolders(isFolder)
 	}
 	return nil
 }
@@ -84,26 +179,28 @@ func (h *hookDoor) aboutCall(e *hook.Event, i int, v hook.Verdict) hook.Verdict 
 
 // explainCall explains the decision on a call. For an agent's unknown tool it combines the decisions on its arguments, as
 // the agent's hook does.
-func (s *session) explainCall(explain func(tool.ID, tool.Args) (policyreview.Explanation, error), workspace string, id tool.ID, args tool.Args) (policyreview.Explanation, error) {
+func (s *session) explainCall(ctx context.Context, explain func(tool.ID, tool.Args) (policyreview.Explanation, error), workspace string, id tool.ID, args tool.Args) (policyreview.Explanation, error) {
 	out, err := explain(id, args)
 	agent, name, ok := strings.Cut(strings.TrimPrefix(string(id), tool.AgentTools), ":")
 	if err != nil || !ok || !strings.HasPrefix(string(id), tool.AgentTools) {
 		return out, err
 	}
 	e, err := hook.UnknownTool(agent, name, workspace, args)
+	if err == nil {
+		s.settleFiles(ctx, e)
+	}
 	if err == nil && e.Refusal != "" {
 		err = fault.New(fault.Denied, "%s", e.Refusal)
 	}
 	if err != nil {
 		return out, err
 	}
-	s.settleFiles(e)
 	asks := out.Effect == policy.Ask.String()
 	rank := []string{policy.Deny.String(), policy.Ask.String(), policy.Allow.String()}
 	confined := out.Effect == policy.Allow.String() && clients.Confines(agent)
 	for i, c := range e.Calls[:len(e.Calls)-1] {
 		one, err := explain(c.Tool, c.Args)
-		if (c.Guess || asks && c.Tool == "shell.run") && (err != nil || !one.Concerned) {
+		if !counts(c, one.Concern, asks) {
 			continue
 		}
 		if err != nil {

@@ -208,7 +208,7 @@ func (s *session) explain(ctx context.Context, dir string, chain, args []string)
 	if err != nil {
 		return err
 	}
-	ex, err := s.explainCall(func(id tool.ID, args tool.Args) (policyreview.Explanation, error) {
+	ex, err := s.explainCall(ctx, func(id tool.ID, args tool.Args) (policyreview.Explanation, error) {
 		return a.PolicyReview.Explain(ctx, chain, ws, id, args)
 	}, ws, id, given)
 	if err != nil {

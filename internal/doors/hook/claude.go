@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -125,8 +126,8 @@ func (e *Event) claudeTool(in object) error {
 	case "Skill", "SlashCommand":
 		return e.skill(in)
 	}
-	if server, name, ok := mcpName(e.Tool); ok {
-		return e.mcp(server, name, in)
+	if names := mcpNames(e.Tool); names != nil {
+		return e.mcpNamed(names, in)
 	}
 	if !slices.Contains(claudeInternal, e.Tool) {
 		return e.unknown(in)
@@ -200,21 +201,39 @@ func (e *Event) resource(in object) error {
 	return e.mcp(server, tool.ReadResource, in)
 }
 
-// mcpName takes the name that agents give an MCP server's tool apart.
-func mcpName(s string) (server, name string, ok bool) {
+// mcpNames takes the name mcp__SERVER__TOOL of an MCP server's tool apart, in each way in which it can be read: names of
+// servers and tools can have two underscores, too.
+func mcpNames(s string) (names [][2]string) {
 	rest, ok := strings.CutPrefix(s, "mcp__")
-	if !ok {
-		return "", "", false
+	for i := 1; ok && i < len(rest)-2; i++ {
+		if strings.HasPrefix(rest[i:], "__") {
+			names = append(names, [2]string{rest[:i], rest[i+2:]})
+		}
 	}
-	server, name, ok = strings.Cut(rest, "__")
-	return server, name, ok && server != "" && name != ""
+	return names
 }
+
+// mcpNamed adds a call for each reading of the name of an MCP server's tool: all must be allowed.
+func (e *Event) mcpNamed(names [][2]string, in object) error {
+	if len(names) > maxReadings {
+		return e.refuse("the tool %.80q of %s can be of more than %d MCP servers", e.Tool, e.Agent, maxReadings)
+	}
+	for _, n := range names {
+		if err := e.mcp(n[0], n[1], in); err != nil || e.Refusal != "" {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxReadings bounds the readings of the name of an MCP server's tool.
+const maxReadings = 8
 
 // mcp adds a call of an MCP server's tool, as Remit names it.
 func (e *Event) mcp(server, name string, in object) error {
-	e.Server = server
+	e.Server = cmp.Or(e.Server, server)
 	id := "mcp:" + server + ":" + name
-	if _, err := tool.ParseID(id); err != nil {
+	if _, err := tool.ParseID(id); err != nil || strings.Contains(server, ":") {
 		return e.refuse("remit does not know the tool %.80q of %s, and no policy can name it", e.Tool, e.Agent)
 	}
 	if in == nil {

@@ -51,8 +51,8 @@ func (e *Event) codexTool(in object) error {
 	case "view_image":
 		return e.file("fs.read", in, "path")
 	}
-	if server, name, ok := mcpName(e.Tool); ok {
-		return e.mcp(server, name, in)
+	if names := mcpNames(e.Tool); names != nil {
+		return e.mcpNamed(names, in)
 	}
 	if slices.Contains([]string{"update_plan", "request_user_input"}, e.Tool) {
 		e.Internal = true

@@ -23,8 +23,11 @@ import (
 const (
 	maxValues  = 100_000
 	maxSession = 200  // bytes of a session's ID, and of a call's
-	maxCalls   = 1000 // calls of one event
+	maxCalls   = 1000 // calls of one event that are decided and recorded
 )
+
+// MaxCalls bounds the calls of one event that are decided and recorded.
+const MaxCalls = maxCalls
 
 // Phase is the phase of a call in which an event occurs.
 type Phase uint8
@@ -48,6 +51,10 @@ type Call struct {
 	Argument string
 	// Guess: the argument may also be plain text. The call counts if its file exists, or if an entry of the policy is about it.
 	Guess bool
+	// Text: the argument may also be plain text, although its file exists.
+	Text bool
+	// Absent: nothing can be at the path, because its folder does not exist.
+	Absent bool
 }
 
 // Event is what an agent told.
@@ -64,6 +71,8 @@ type Event struct {
 
 	// Calls are what the tool call amounts to. All must be allowed.
 	Calls []Call
+	// Texts are texts in arguments of an unknown tool, each a guess if a file of this name exists.
+	Texts []Text
 	// Search are the files and folders whose content the call searches: each file below them
 	// must be readable.
 	Search []string
@@ -215,7 +224,7 @@ func (e *Event) check() error {
 		return fault.New(fault.Usage, "the call's ID %.80q is not valid; expected up to %d visible characters", e.ID, maxSession)
 	case len(e.Calls) == 0 && !e.Internal && e.Refusal == "":
 		return fault.New(fault.Internal, "the tool %.80q was not translated", e.Tool)
-	case len(e.Calls) > maxCalls:
+	case len(e.Calls) > maxCalls && e.About() == "":
 		return fault.New(fault.Usage, "the request has %d parts; the limit is %d", len(e.Calls), maxCalls)
 	}
 	return nil

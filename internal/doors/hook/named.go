@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -21,22 +19,14 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Words in an argument's name, for paths, for commands and their arguments, and for URLs.
-var (
-	pathWords    = strings.Fields("path paths file files filename filenames filepath filepaths pathname pathnames dir dirs directory directories folder folders cwd workdir uri")
-	commandWords = strings.Fields("command commands cmd cmds script scripts commandline cmdline argv")
-	programWords = strings.Fields("program executable exec exe bin binary")
-	argsWords    = strings.Fields("args arguments argv params parameters")
-	urlWords     = strings.Fields("url urls uri uris href link links endpoint webhook")
-)
-
 // Bounds of the search for files, URLs and commands in arguments.
 const (
-	maxInside   = 8     // texts that are JSON, one inside of the other
-	maxGuessed  = 4096  // bytes of a text that may be a path
-	maxUsualURL = 16384 // bytes of a URL
-	maxName     = 200   // bytes of an argument's place in a message
-	maxWrapped  = 8     // schemes before a URL itself, as jar:
+	maxInside   = 8      // texts that are JSON, one inside of the other
+	maxNamed    = 10_000 // files, URLs and commands of one event
+	maxGuessed  = 4096   // bytes of a text that may be a path
+	maxUsualURL = 16384  // bytes of a URL
+	maxName     = 200    // bytes of an argument's place in a message
+	maxWrapped  = 8      // schemes before a URL itself, as jar:
 )
 
 // namer finds the files, URLs and commands that the arguments of an unknown tool name.
@@ -44,15 +34,6 @@ type namer struct {
 	e      *Event
 	seen   map[string]bool
 	inside int
-}
-
-// place is an argument's place, and the use that its name and the names around it suggest.
-type place struct {
-	name string // as files[0].path
-	// The argument's own name says so; of partPath, a part of it.
-	path, command, url, partPath bool
-	// Its own name or a part of it says so, or a name around it.
-	mayPath, mayRun, mayURL bool
 }
 
 // UnknownTool gives the event of a tool call that this package does not know: the calls for its arguments, and the call of
@@ -73,54 +54,35 @@ func (e *Event) unknown(in object) error {
 	}
 	n := namer{e: e, seen: map[string]bool{}}
 	n.value(place{}, map[string]any(in))
-	if len(e.Calls) >= maxCalls {
-		e.Calls = nil
-		return e.refuse("the arguments of the tool %.80q of %s name more than %d files, URLs and commands; split the call", e.Tool, e.Agent, maxCalls)
+	if len(e.Calls) >= maxNamed || len(e.Texts) >= maxTexts {
+		e.Calls, e.Texts = nil, nil
+		return e.refuse("the arguments of the tool %.80q of %s name more than %d files, URLs and commands, or %d texts that may be files; split the call", e.Tool, e.Agent, maxNamed, maxTexts)
+	}
+	if e.Phase == After {
+		e.Calls = e.Calls[:min(len(e.Calls), maxCalls-1)]
 	}
 	return e.call(id, tool.Args(in)) // last, because a denied file ends the call without a question
 }
 
-// endsWith reports whether a name's last word, or its last two words as one, is in a list; has, whether any of its words is,
-// or the end of one.
-func endsWith(name string, list []string) (ends, has bool) {
-	words := tool.Words(name)
-	for len(words) > 1 && strings.Trim(words[len(words)-1], "0123456789") == "" {
-		words = words[:len(words)-1] // path_1
-	}
-	for i, w := range words {
-		w = strings.TrimRight(w, "0123456789")
-		known := slices.Contains(list, w) || i > 0 && slices.Contains(list, words[i-1]+w)
-		ends = known && i == len(words)-1
-		has = has || known || slices.ContainsFunc(list, func(known string) bool { return len(known) > 2 && strings.HasSuffix(w, known) })
-	}
-	return ends, has
-}
-
-// field is the place of a field in an object.
-func (p place) field(name string) place {
-	in := place{name: clip.Prefix(strings.TrimPrefix(p.name+"."+name, "."), maxName)}
-	in.path, in.partPath = endsWith(name, pathWords)
-	in.command, _ = endsWith(name, commandWords)
-	in.url, _ = endsWith(name, urlWords)
-	in.mayPath, in.mayRun, in.mayURL = p.path || p.mayPath || in.partPath, p.command || p.mayRun, p.url || p.mayURL
-	return in
-}
-
 // value adds calls for the files, URLs and commands in a value. A file counts as read: other uses of it by the tool are not known.
 func (n *namer) value(p place, v any) {
-	if len(n.e.Calls) >= maxCalls {
+	if len(n.e.Calls) >= maxNamed {
 		return
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		n.line(p, v)
+		program := n.line(p, v)
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			n.text(place{name: p.name, mayPath: p.path || p.mayPath, mayURL: p.url || p.mayURL}, name) // {"files": {"a.txt": "…"}}
-			n.value(p.field(name), v[name])
+			n.text(place{name: p.name, path: p.path.below(), url: p.url.belowName(), excluded: p.excluded}, name) // {"files": {"a.txt": "…"}}
+			in := p.field(name)
+			if is, _ := endsWith(name, argsWords); is && program && in.command == hinted {
+				in.command = unnamed // they are the program's
+			}
+			n.value(in, v[name])
 		}
 	case []any:
-		if words, ok := texts(v); ok && (p.command || p.mayRun) {
-			n.script(p, quoted(words), !p.command)
+		if words, ok := texts(v); ok && p.command != unnamed {
+			n.script(p, quoted(words), p.command != named)
 		}
 		for i, one := range v {
 			in := p
@@ -147,33 +109,43 @@ func each(v any) []any {
 	return []any{v}
 }
 
-// line adds the commands of an object that has a program and its arguments in two fields.
-func (n *namer) line(p place, m map[string]any) {
-	var arguments []string
+// line adds the commands of an object that has a program and its arguments in two fields, and reports whether it has a program.
+func (n *namer) line(p place, m map[string]any) (program bool) {
+	var lists, lines []string // the arguments as lists, and each as one text
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		is, _ := endsWith(name, argsWords)
-		for _, v := range each(m[name]) {
-			if list, ok := v.([]any); ok && is {
-				if words, plain := texts(list); plain || len(list) == 0 {
-					arguments = append(arguments, quoted(words))
-				}
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		runs, _ := endsWith(name, commandWords)
-		maybe, _ := endsWith(name, programWords)
-		if len(arguments) == 0 || !runs && !maybe && !p.command && !p.mayRun {
+		if is, _ := endsWith(name, argsWords); !is {
 			continue
 		}
 		for _, v := range each(m[name]) {
-			if program, ok := v.(string); ok {
-				for _, words := range arguments[:min(len(arguments), maxCalls)] {
-					n.script(p.field(name), strings.TrimSpace(program+" "+words), !runs && !maybe)
+			switch v := v.(type) {
+			case []any:
+				if words, plain := texts(v); plain || len(v) == 0 {
+					lists = append(lists, quoted(words))
 				}
+			case string:
+				lines = append(lines, v)
 			}
 		}
 	}
+	lists, lines = lists[:min(len(lists), maxCalls)], lines[:min(len(lines), maxCalls)]
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		runs, _ := endsWith(name, commandWords)
+		maybe, _ := endsWith(name, programWords)
+		if !runs && !maybe && p.command == unnamed {
+			continue
+		}
+		for _, v := range each(m[name]) {
+			text, ok := v.(string)
+			program = program || ok && (runs || maybe)
+			for i := 0; ok && i < len(lists); i++ {
+				n.script(p.field(name), strings.TrimSpace(text+" "+lists[i]), !runs && !maybe)
+			}
+			for i := 0; ok && i < len(lines); i++ {
+				n.script(p.field(name), strings.TrimSpace(text+" "+lines[i]), true)
+			}
+		}
+	}
+	return program
 }
 
 // texts are the elements of a list of texts and numbers.
@@ -206,6 +178,7 @@ var (
 	webURL    = regex.Lazy(`^(?i:https?|wss?):[/\\]*`)
 	urlShell  = regex.Lazy(`^(?i:view-source|jar|blob|feed|url):`) // before the URL itself
 	hostName  = regex.Lazy(`^([a-zA-Z][a-zA-Z0-9+.-]*:)?(//)?([^/?#@]*@)?(localhost|\[[0-9a-fA-F:.]+\]|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+\.?)(:[0-9]+)?([/?#].*)?$`)
+	sshName   = regex.Lazy(`^(?:[^/?#@]+@)?([A-Za-z0-9.-]+\.[A-Za-z0-9-]+):([^0-9/?#].*)$`)
 	drive     = regex.Lazy(`^[A-Za-z]:`)
 )
 
@@ -215,28 +188,18 @@ func (n *namer) text(p place, text string) {
 	if full == "" {
 		return
 	}
-	if p.command || p.mayRun {
-		n.script(p, text, !p.command)
+	if p.command != unnamed {
+		n.script(p, text, p.command != named)
 	}
 	if n.json(p, full) {
 		return
 	}
 	bare := full
-	for i := 0; i < maxWrapped && urlShell.MatchString(bare) && !p.command; i++ {
+	for i := 0; i < maxWrapped && urlShell.MatchString(bare) && p.command != named; i++ {
 		bare, _, _ = strings.Cut(urlShell.ReplaceAllString(bare, ""), "!")
 	}
 	n.urls(p, bare)
-	if file, ok := cutFileURL(bare); ok {
-		path, _, _ := strings.Cut(file, "#")
-		path, _, _ = strings.Cut(path, "?")
-		plain, err := url.PathUnescape(path)
-		if err != nil {
-			plain = path
-		}
-		for _, f := range []string{file, path, plain} {
-			n.paths(p, f, !p.path && (!filepath.IsAbs(f) || strings.ContainsFunc(f, isBlank)))
-		}
-	}
+	n.fileURL(p, bare)
 	n.pathText(p, full)
 }
 
@@ -244,23 +207,32 @@ func (n *namer) text(p place, text string) {
 // A browser reads a text without its line ends and invisible characters, and a blank as %20.
 func (n *namer) urls(p place, text string) {
 	var found int
-	if p.url || p.mayURL {
+	sure := p.url == named || p.url == around
+	if p.url != unnamed {
 		for _, one := range strings.FieldsFunc(text, isAroundURL) {
 			if webURL.MatchString(one) {
 				found++
-				n.webURL(p, one, !p.url && one != text)
-			} else if p.url && !p.path && hostName.MatchString(one) {
-				n.add(p, "http.get", "url", hostName.ReplaceAllString(one, "https://$4$6$7"), true)
+				n.webURL(p, one, !sure || p.url == around && one != text)
+			} else if p.url != around && p.path != named {
+				n.host(p, one)
 			}
 		}
 	}
 	whole := visible(text)
 	switch {
 	case !webURL.MatchString(whole), found == 1 && strings.TrimFunc(whole, isAroundURL) != whole:
-	case p.url || p.mayURL:
-		n.webURL(p, whole, found > 1 || !p.url && strings.ContainsFunc(whole, isBlank))
+	case sure:
+		n.webURL(p, whole, found > 1 || p.url == around && strings.ContainsFunc(whole, isBlank))
 	case whole == text && len(text) <= maxUsualURL && !strings.ContainsFunc(text, isBlank):
 		n.webURL(p, text, true)
+	}
+}
+
+// host adds a guess for a text that names a host, also as user@host:path.
+func (n *namer) host(p place, text string) {
+	text = sshName.ReplaceAllString(text, "$1/$2")
+	if hostName.MatchString(text) {
+		n.add(p, "http.get", "url", hostName.ReplaceAllString(text, "https://$4$6$7"), true)
 	}
 }
 
@@ -283,71 +255,6 @@ func visible(text string) string {
 	}, text)
 }
 
-// cutFileURL gives the path of a URL of a file.
-func cutFileURL(text string) (path string, ok bool) {
-	if !strings.HasPrefix(strings.ToLower(text), "file:") {
-		return "", false
-	}
-	path, host := strings.CutPrefix(text[len("file:"):], "//")
-	if i := strings.IndexByte(path, '/'); host && i > 0 {
-		path = path[i:]
-	}
-	return path, path != ""
-}
-
-// pathText adds calls for a text that is or may be a path.
-func (n *namer) pathText(p place, full string) {
-	starts := slices.ContainsFunc([]string{"/", "~/", "./", "../", `.\`, `..\`}, func(s string) bool { return strings.HasPrefix(full, s) })
-	prose := strings.ContainsAny(full, "\n\r") || strings.ContainsFunc(full, unicode.IsSpace) && !starts && !(p.partPath && strings.Contains(full, "/"))
-	up := slices.Contains(strings.Split(full, "/"), "..")
-	switch {
-	case p.path && p.url && webURL.MatchString(full) && !up:
-	case p.path && strings.Contains(full, "://"): // a tool may read it as a path all the same, as x://../.env
-		n.paths(p, full, !up)
-	case !p.path && (len(full) > maxGuessed || strings.Contains(full, "://") || !p.mayPath && !starts || prose):
-	case !p.path:
-		n.paths(p, full, true)
-	default:
-		odd := strings.HasPrefix(full, "@") || strings.Contains(full, `\`) || drive.MatchString(full)
-		n.paths(p, full, odd)
-	}
-}
-
-// paths adds reading a path, in each way in which a tool may read it.
-func (n *namer) paths(p place, full string, guess bool) {
-	list := []string{full}
-	add := func(s string) {
-		if s != "" && !slices.Contains(list, s) {
-			list = append(list, s)
-		}
-	}
-	if i := strings.IndexFunc(full, unicode.IsControl); i >= 0 {
-		list[0] = strings.TrimFunc(full[:i], isBlank) // as C reads it
-		add(strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
-				return -1
-			}
-			return r
-		}, full))
-	}
-	add(visible(full))
-	for _, s := range slices.Clone(list) {
-		add(strings.ReplaceAll(s, `\`, "/"))
-		add(strings.TrimPrefix(s, "@"))
-		if plain, err := url.PathUnescape(s); err == nil {
-			add(plain)
-		}
-	}
-	for i, s := range list {
-		if n.e.Dir != "" && !filepath.IsAbs(s) && !strings.HasPrefix(s, "~/") {
-			s = n.e.Dir + "/" + s
-		}
-		for _, one := range spellings(s) {
-			n.add(p, "fs.read", "path", one, guess || i > 0)
-		}
-	}
-}
-
 func (n *namer) script(p place, script string, guess bool) {
 	if n.e.Phase == After { // a report is about the tool, and its output is not that of Remit's own shell
 		return
@@ -358,7 +265,7 @@ func (n *namer) script(p place, script string, guess bool) {
 // add adds a call, unless it is there.
 func (n *namer) add(p place, id tool.ID, arg, value string, guess bool) {
 	key := fmt.Sprint(id, guess, value)
-	if n.seen[key] || len(n.e.Calls) >= maxCalls {
+	if n.seen[key] || len(n.e.Calls) >= maxNamed {
 		return
 	}
 	n.seen[key] = true
@@ -468,6 +375,13 @@ func (c Call) about() string {
 // AboutArgument describes the tool and the argument of a call.
 func (e *Event) AboutArgument(i int) string {
 	return fmt.Sprintf("the tool %q has %s", e.Tool, e.Calls[i].about())
+}
+
+// RefusedMany is the refusal of a call whose arguments name too many files, URLs and commands.
+func (e *Event) RefusedMany() error {
+	id := tool.AgentTools + e.Agent + ":" + e.Tool
+	return fault.New(fault.Denied, "the arguments of the tool %.80q name more than %d files, URLs and commands, and the policy allows this tool without a question", e.Tool, maxCalls).
+		WithHint("split the call, or have the policy ask: tools: {ask: [%q]}", id)
 }
 
 // RefusedCommand is the refusal of a command in an argument of an unknown tool that a policy allows by its name.

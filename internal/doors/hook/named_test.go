@@ -66,7 +66,9 @@ func respelled(t *rapid.T, file string) string {
 	}).Draw(t, "spelling")
 }
 
-func callsOf(t *rapid.T, args map[string]any) []hook.Call {
+func callsOf(t *rapid.T, args map[string]any) []hook.Call { return eventOf(t, args).Calls }
+
+func eventOf(t *rapid.T, args map[string]any) *hook.Event {
 	b, err := json.Marshal(args)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +77,7 @@ func callsOf(t *rapid.T, args map[string]any) []hook.Call {
 	if err != nil {
 		t.Fatalf("%s: %v", b, err)
 	}
-	return e.Calls
+	return e
 }
 
 // has reports whether a call on a value is among the calls, and whether it counts for certain.
@@ -278,4 +280,126 @@ func TestTextInArgumentsIsNoFile(t *testing.T) {
 			t.Fatalf("%q is taken for %+v", args, certain)
 		}
 	})
+}
+
+// textsOf are the texts of an event that count if files of these names exist.
+func textsOf(t *rapid.T, args map[string]any) []string {
+	var out []string
+	for _, one := range eventOf(t, args).Texts {
+		out = append(out, path.Clean(one.Path))
+	}
+	return out
+}
+
+// The name of an existing file is found under any name of an argument, and beside the characters that tools write around it.
+func TestNamesOfExistingFilesAreFound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		file := rapid.SampledFrom([]string{".env", "id_rsa", "src/private/x.txt", "src/../.env", "/w/.env"}).Draw(t, "file")
+		want := file
+		if !path.IsAbs(file) {
+			want = path.Join("/w", file)
+		}
+		form := rapid.SampledFrom([]string{
+			"%s", " %s ", "@%s", "--file=%s", "-f=%s", "(%s)", "<%s>", `"%s"`, "'%s'", "`%s`", "[x](%s)", "%s:12", "%s:1:2", "%s#L1-3", "%s?raw", "src/a,%s", "%s,src/a", "a;%s", "{%s,x}", "a|%s", "%s%%00.txt",
+			"%s%%2500", "untitled:%s",
+		}).Draw(t, "form")
+		text := fmt.Sprintf(form, file)
+		name := rapid.SampledFrom([]string{"x", "source", "attachments", "cert", "from", "dotenv", "p\u0430th", "path", "files"}).Draw(t, "name")
+		args := map[string]any{"arg": nest(t, rapid.SampledFrom([]any{map[string]any{name: text}, map[string]any{name: []any{text, "b"}}, map[string]any{text: "x"}}).Draw(t, "value"))}
+		if got := textsOf(t, args); !slices.Contains(got, want) {
+			t.Fatalf("%q: %q is not among %q", args, want, got)
+		}
+		text = fmt.Sprintf(rapid.SampledFrom([]string{"%s b", "%s\nb", "a %s"}).Draw(t, "list"), file)
+		if got := textsOf(t, map[string]any{"paths": text}); !slices.Contains(got, want) {
+			t.Fatalf("%q: %q is not among %q", text, want, got)
+		}
+	})
+}
+
+// A home folder is left to the caller, and the path of a URL of another scheme counts.
+func TestOtherNamesOfExistingFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"~root/.ssh/id_rsa": "~root/.ssh/id_rsa", "$HOME/.ssh/id_rsa": "$HOME/.ssh/id_rsa", "${HOME}/.ssh/id_rsa": "${HOME}/.ssh/id_rsa", "vscode://file/w/.env": "/w/.env", "sftp://host/w/.env?x#y": "/w/.env",
+		"%2eenv%zz": "", "%252eenv": "/w/.env",
+	} {
+		e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"x": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want != "" && !slices.ContainsFunc(e.Texts, func(one hook.Text) bool { return one.Path == want }) {
+			t.Errorf("%q: %+v", text, e.Texts)
+		}
+	}
+}
+
+// Plain words, sentences and the files that a tool leaves out are no names of files.
+func TestWordsAreNoFiles(t *testing.T) {
+	for _, args := range []map[string]any{
+		{"kind": "secrets"}, {"message": "~/.ssh/id_rsa is the default key"}, {"text": "Never commit server.pem"}, {"content": "node_modules\n.env\n"}, {"exclude_files": []any{".env", "*.pem"}},
+		{"file_extensions": []any{".pem"}}, {"ignorePaths": []any{map[string]any{"path": ".env"}}},
+	} {
+		e, err := hook.UnknownTool("claude", "New", "/w", args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range e.Texts {
+			if name := path.Base(one.Path); name == ".env" || name == "server.pem" || name == "id_rsa" || name == "secrets" || name == ".pem" {
+				t.Errorf("%q: %+v", args, one)
+			}
+		}
+		if len(e.Calls) != 1 && !strings.HasPrefix(fmt.Sprint(args["message"]), "~") {
+			t.Errorf("%q: %+v", args, e.Calls)
+		}
+	}
+}
+
+// A word that may say command or host makes guesses, which count where the policy is against them.
+func TestHintsAreGuesses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"commandText", "command_to_run", "cmdString", "shell_cmd_text", "shell", "bash", "run", "exec", "entrypoint", "args", "script_body", "shellcommand"}).Draw(t, "command")
+		value := rapid.SampledFrom([]any{"sudo ls", []any{"sudo", "ls"}}).Draw(t, "value")
+		args := map[string]any{"arg": nest(t, map[string]any{name: value})}
+		if found, certain := has(callsOf(t, args), "shell.run", "script", "sudo ls"); !found || certain {
+			t.Fatalf("%q: found %v, certain %v", args, found, certain)
+		}
+		name = rapid.SampledFrom([]string{"host", "hosts", "api_host", "domain", "site", "origin", "remote", "repo", "website", "url_or_host", "serverAddress"}).Draw(t, "host")
+		host := rapid.SampledFrom([]string{"bad.example", "bad.example.", "bad.example:443", "user@bad.example", "git@bad.example:x/y.git", "https://bad.example/", "ssh://git@bad.example/x", "//bad.example"}).Draw(t, "text")
+		args = map[string]any{"arg": nest(t, map[string]any{name: host})}
+		calls := callsOf(t, args)
+		if !slices.ContainsFunc(calls, func(c hook.Call) bool {
+			url, _ := c.Args["url"].(string)
+			return c.Guess && strings.HasPrefix(url, "https://bad.example")
+		}) || slices.ContainsFunc(calls, func(c hook.Call) bool { return c.Tool == "http.get" && !c.Guess }) {
+			t.Fatalf("%q: %+v", args, calls)
+		}
+	})
+}
+
+// Arguments beside a program are the program's, and no commands of their own.
+func TestArgumentsOfAProgram(t *testing.T) {
+	e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"executable": "echo", "args": []any{"sudo", "ls"}, "arguments": "sudo x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range e.Calls {
+		if script, ok := c.Args["script"].(string); ok {
+			got = append(got, fmt.Sprint(script, " ", c.Guess))
+		}
+	}
+	if want := []string{"echo sudo ls false", "echo sudo x true"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A folder that an argument names is searched, other than one in which the tool starts. Its call comes first.
+func TestFoldersAreSearched(t *testing.T) {
+	e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"a_file": "x", "cwd": "src", "folder": "docs", "note": "/w/other", "paths": []any{"lib/*", "lib/*.go"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.SearchFolders(func(path string) bool { return !strings.HasSuffix(path, "/x") && !strings.Contains(path, "*") })
+	if want := []string{"/w/docs", "/w/lib/"}; !slices.Equal(e.Search, want) || e.Calls[0].Args["path"] != "/w/docs" || e.Calls[len(e.Calls)-1].Argument != "" {
+		t.Errorf("got %q, want %q; calls %+v", e.Search, want, e.Calls)
+	}
 }

@@ -21,8 +21,8 @@ type Explanation struct {
 	Actions []string `json:"actions"`
 	Rules   []Rule   `json:"rules"`
 
-	// Concerned: the policies have something against the call, see [runs.Concerned].
-	Concerned bool `json:"-"`
+	// Concern is the policies' concern about the call.
+	Concern runs.Concern `json:"-"`
 }
 
 // Rule is one rule that took part.
@@ -75,7 +75,7 @@ func (s *Reviewer) ExplainUnder(ctx context.Context, chain policy.Chain, workspa
 	}
 	call := policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...)}
 	d := chain.Decide(call)
-	ex.Concerned = runs.Concerned(chain, call)
+	ex.Concern = runs.ConcernOf(chain, call)
 	if d.Effect != policy.Deny && facts != nil {
 		if err := facts.Look(ctx, env, chain.Limits(), call.Actions); err != nil {
 			return ex, err

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/remitrun/remit/internal/authority/policy"
-	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 )
 
@@ -18,23 +17,38 @@ func (c *ClientSession) Ahead(call runner.Call) policy.Effect {
 	return c.Run.Grant.Chain().Decide(of).Effect
 }
 
-// Concerns is [Concerned] for the policies of the session.
-func (c *ClientSession) Concerns(call runner.Call) bool {
+// Concern is the reason for which policies object to a call for an argument that may be plain text.
+type Concern uint8
+
+// The concerns. That no entry allows the call is not one, except for a file in a command.
+const (
+	NoConcern Concern = iota
+	ByName            // a file's name is sensitive
+	ByEntry           // an entry denies the call or asks about it
+)
+
+// Concerns is [ConcernOf] for the policies of the session.
+func (c *ClientSession) Concerns(call runner.Call) Concern {
 	chain, of, ok := c.policyCall(call)
-	return ok && Concerned(chain, of)
+	if !ok {
+		return NoConcern
+	}
+	return ConcernOf(chain, of)
 }
 
-// Concerned reports whether policies have something against a call that may not be meant: an entry denies it or asks about
-// it, or the name of a file is sensitive. That no entry allows it is not enough, except for a file in a command.
-func Concerned(chain policy.Chain, of policy.Call) bool {
-	return slices.ContainsFunc(of.Actions, func(a tool.Action) bool {
+// ConcernOf gives the strongest concern that policies have about a call.
+func ConcernOf(chain policy.Chain, of policy.Call) (most Concern) {
+	for _, a := range of.Actions {
 		d := chain.DecideAction(a)
-		if d.Effect == policy.Allow {
-			return false
+		switch {
+		case d.Effect == policy.Allow:
+		case slices.ContainsFunc(d.Refusals, func(r policy.Refusal) bool { return r.Rule != nil && r.Rule.Line > 0 }):
+			return ByEntry
+		case a.Path != "" && (of.Tool.ID == shellTool || policy.Spelled(a.Path)):
+			most = ByName
 		}
-		return slices.ContainsFunc(d.Refusals, func(r policy.Refusal) bool { return r.Rule != nil && r.Rule.Line > 0 }) ||
-			a.Path != "" && (of.Tool.ID == shellTool || policy.Spelled(a.Path))
-	})
+	}
+	return most
 }
 
 // policyCall prepares a call for the policies.
