@@ -48,11 +48,7 @@ func (s *session) settleFiles(ctx context.Context, e *hook.Event) {
 			patterns = append(patterns, path)
 		}
 	}
-	matches, err := runs.Matching(ctx, patterns)
-	if err != nil {
-		e.Refusal = fault.ForModel(err)
-	}
-	for _, path := range matches {
+	for _, path := range runs.Matching(ctx, patterns) {
 		e.Texts = append(e.Texts, hook.Text{Argument: "a pattern", Path: path})
 	}
 	last := e.Calls[len(e.Calls)-1]
@@ -104,7 +100,8 @@ func isFile(path, project string) bool {
 	if strings.ContainsFunc(path, unicode.IsSpace) || strings.Count(dir, "/") < 2 || strings.HasPrefix(path, project+"/") {
 		return false
 	}
-	return isFolder(dir)
+	st, err := os.Stat(dir)
+	return err == nil && st.IsDir()
 }
 
 // isAbsent reports whether nothing can be at a path, as at /api/token: its folder does not exist, and it is neither in the
@@ -112,11 +109,6 @@ func isFile(path, project string) bool {
 func isAbsent(path string, in ...string) bool {
 	_, err := os.Stat(filepath.Dir(path))
 	return errors.Is(err, fs.ErrNotExist) && !slices.ContainsFunc(in, func(dir string) bool { return dir == "" || strings.HasPrefix(path, dir+"/") })
-}
-
-func isFolder(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
 }
 
 // counts reports whether a call for an argument of an unknown tool is decided. If the policies ask about the tool, the question
@@ -158,9 +150,6 @@ func (h *hookDoor) settle(c *runs.ClientSession, e *hook.Event) error {
 		})
 		e.Calls = e.Calls[max(0, len(e.Calls)-hook.MaxCalls):]
 		h.about += fmt.Sprintf(" (%d files, URLs and commands in all)", many-1)
-	}
-	if effect == policy.Allow {
-		e.SearchFolders(isFolder)
 	}
 	return nil
 }

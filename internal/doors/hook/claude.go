@@ -226,7 +226,7 @@ func (e *Event) mcpNamed(names [][2]string, in object) error {
 	return nil
 }
 
-// maxReadings bounds the readings of the name of an MCP server's tool.
+// maxReadings bounds the servers that the name of an MCP server's tool can be of.
 const maxReadings = 8
 
 // mcp adds a call of an MCP server's tool, as Remit names it.

@@ -391,15 +391,3 @@ func TestArgumentsOfAProgram(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
-
-// A folder that an argument names is searched, other than one in which the tool starts. Its call comes first.
-func TestFoldersAreSearched(t *testing.T) {
-	e, err := hook.UnknownTool("claude", "New", "/w", map[string]any{"a_file": "x", "cwd": "src", "folder": "docs", "note": "/w/other", "paths": []any{"lib/*", "lib/*.go"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.SearchFolders(func(path string) bool { return !strings.HasSuffix(path, "/x") && !strings.Contains(path, "*") })
-	if want := []string{"/w/docs", "/w/lib/"}; !slices.Equal(e.Search, want) || e.Calls[0].Args["path"] != "/w/docs" || e.Calls[len(e.Calls)-1].Argument != "" {
-		t.Errorf("got %q, want %q; calls %+v", e.Search, want, e.Calls)
-	}
-}

@@ -188,41 +188,6 @@ func (n *namer) note(p place, text string) {
 	}
 }
 
-// SearchFolders adds a search of each folder that an argument names for certain, and of one whose names all match a pattern,
-// because the tool may read each file below. A folder in which the tool only starts is not searched. Their calls come first.
-func (e *Event) SearchFolders(isFolder func(path string) bool) {
-	slices.SortStableFunc(e.Calls, func(a, b Call) int {
-		first, second := a.folder(isFolder) != "", b.folder(isFolder) != ""
-		switch {
-		case first && !second:
-			return -1
-		case second && !first:
-			return 1
-		}
-		return 0
-	})
-	for _, c := range e.Calls {
-		if dir := c.folder(isFolder); dir != "" {
-			e.Search = append(e.Search, dir)
-		}
-	}
-}
-
-// folder is the folder that the tool may read as a whole; "": there is none.
-func (c Call) folder(isFolder func(path string) bool) string {
-	path, ok := c.Args["path"].(string)
-	if starts, _ := endsWith(c.Argument, startWords); !ok || starts || c.Argument == "" || c.Guess || c.Text {
-		return ""
-	}
-	if fixed := staticPart(path); fixed != path && !c.Pattern() {
-		path = fixed[:strings.LastIndex(fixed, "/")+1]
-	}
-	if path == "" || !isFolder(path) {
-		return ""
-	}
-	return path
-}
-
 // Pattern reports whether a path in an argument of an unknown tool is a pattern that matches some names only.
 func (c Call) Pattern() bool {
 	path, ok := c.Args["path"].(string)

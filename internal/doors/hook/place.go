@@ -12,7 +12,6 @@ import (
 // Words in an argument's name.
 var (
 	pathWords    = strings.Fields("path paths file files filename filenames filepath filepaths pathname pathnames dir dirs directory directories folder folders cwd workdir uri")
-	startWords   = strings.Fields("cwd workdir workdirs workingdir workingdirectory")
 	globWords    = strings.Fields("glob globs")
 	excludeWords = strings.Fields("exclude excludes excluded ignore ignores ignored skip skipped extension extensions")
 	commandWords = strings.Fields("command commands cmd cmds script scripts commandline cmdline argv")

@@ -66,10 +66,8 @@ func (c *ClientSession) unreadable(ctx context.Context, path string) error {
 	return cmp.Or(w.Down(ctx, dir), many)
 }
 
-// Matching gives the files and folders that absolute patterns match. Links are not followed. An error says that the patterns
-// cover too many names.
-func Matching(ctx context.Context, patterns []string) ([]string, error) {
-	var out []string
+// Matching gives the files and folders that absolute patterns match, among the first 50,000 names that it sees. Links are not followed.
+func Matching(ctx context.Context, patterns []string) (out []string) {
 	left := maxSearched
 	for _, text := range patterns {
 		p, err := glob.Compile(strings.TrimPrefix(filepath.Clean(text), "/"), glob.Options{Base: "/"})
@@ -77,31 +75,27 @@ func Matching(ctx context.Context, patterns []string) ([]string, error) {
 			continue // no reader of patterns takes it as one
 		}
 		for _, base := range p.Bases() {
-			if _, err := os.Lstat(base.Path); err == nil && !base.Deep {
-				out = append(out, base.Path)
-			}
 			if !base.Deep {
+				out = append(out, base.Path)
 				continue
 			}
-			found, err := below(ctx, base.Path, p.Match, &left)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, found...)
+			out = append(out, below(ctx, base.Path, p.Match, &left)...)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // below gives the paths in a folder that match. It takes the names that it sees from left.
-func below(ctx context.Context, top string, match func(path string) bool, left *int) (out []string, err error) {
+func below(ctx context.Context, top string, match func(path string) bool, left *int) (out []string) {
+	if *left <= 0 {
+		return nil
+	}
 	dir, err := os.OpenRoot(top)
 	if err != nil {
-		return nil, nil // there is nothing to find
+		return nil
 	}
 	defer func() { _ = dir.Close() }() // only read
-	var many error
-	w := walk.Walk{Top: top, Names: *left}
+	w := walk.Walk{Top: top, Names: *left, Skipped: func(string, error) {}}
 	w.Visit = func(in *walk.Folder, name string, _ fs.FileMode) (enter bool, err error) {
 		*left--
 		if at := filepath.Join(top, in.At(name)); match(at) {
@@ -109,10 +103,6 @@ func below(ctx context.Context, top string, match func(path string) bool, left *
 		}
 		return true, nil
 	}
-	w.Skipped = func(_ string, why error) { // what cannot be opened cannot be read by the tool, either
-		if errors.Is(why, walk.ErrMany) {
-			many = fault.New(fault.Denied, "the pattern covers more than %d names", maxSearched).WithHint("use a pattern for a smaller folder")
-		}
-	}
-	return out, cmp.Or(w.Down(ctx, dir), many)
+	_ = w.Down(ctx, dir) // what cannot be opened cannot be read by the tool, either
+	return out
 }
