@@ -157,10 +157,12 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, v ex
 	var kept refusals
 	q.Notice = func(c sandbox.Connection) {
 		switch {
+		case c.Failed() && !con.raws && kept.first(c):
+			con.say("%s %s: %s\n", s.paintErr(yellow, "!"), show(c.Target()), show(c.Reason))
 		case !c.Refused():
 		case con.raws:
 			kept.add(c)
-		default:
+		case kept.first(c):
 			con.say("%s %s\n", s.paintErr(red, "✗ refused"), refusal(c))
 		}
 	}

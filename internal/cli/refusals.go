@@ -16,24 +16,36 @@ type refusals struct {
 	more  int                  // not kept
 }
 
-// maxRefusals is the maximum number to print; the record has all of them.
-const maxRefusals = 8
+// maxRefusals is the maximum number to print at the end, and maxTold while the command runs; the record has all of them.
+const (
+	maxRefusals = 8
+	maxTold     = 100
+)
 
-func (r *refusals) add(c sandbox.Connection) {
+// first reports whether a connection is the first one to its target with its reason, as long as there are not too many.
+func (r *refusals) first(c sandbox.Connection) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := [2]string{c.Target(), c.Why()}
-	switch {
-	case r.times[key] > 0:
+	if r.times == nil {
+		r.times = map[[2]string]int{}
+	}
+	if r.times[key] > 0 || len(r.times) < maxTold {
 		r.times[key]++
-	case len(r.list) >= maxRefusals:
-		r.more++
-	default:
-		if r.times == nil {
-			r.times = map[[2]string]int{}
-		}
-		r.times[key] = 1
+	}
+	return r.times[key] == 1
+}
+
+// add keeps a connection for the end.
+func (r *refusals) add(c sandbox.Connection) {
+	first := r.first(c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case first && len(r.list) < maxRefusals:
 		r.list = append(r.list, c)
+	case first:
+		r.more++
 	}
 }
 

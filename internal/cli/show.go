@@ -138,7 +138,7 @@ func (s *session) printReached(steps []report.Step) {
 	more := 0
 	for _, st := range steps {
 		for _, h := range st.SideEffects.Happened {
-			if h.Address == "" && h.Effect != tool.NetworkSocket.String() {
+			if h.Address == "" && h.Effect != tool.NetworkSocket.String() && (h.On != tool.Further || h.Rule == "") {
 				continue
 			}
 			rows = append(rows, []cell{

@@ -400,11 +400,22 @@ func (p Permit) Note(h tool.Happened) {
 	}
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	if len(p.s.happened) >= maxHappened {
-		p.s.dropped++
+	if len(p.s.happened) < maxHappened {
+		p.s.happened = append(p.s.happened, h)
 		return
 	}
-	p.s.happened = append(p.s.happened, h)
+	p.s.dropped++
+	sum := tool.Happened{Effect: h.Effect, On: tool.Further, Rule: h.Rule}
+	for i := maxHappened; i < len(p.s.happened); i++ {
+		if in := &p.s.happened[i]; in.Effect == sum.Effect && in.Rule == sum.Rule {
+			in.Bytes, in.Received = in.Bytes+h.Bytes, in.Received+h.Received
+			return
+		}
+	}
+	if len(p.s.happened) < 2*maxHappened {
+		sum.Bytes, sum.Received = h.Bytes, h.Received
+		p.s.happened = append(p.s.happened, sum)
+	}
 }
 
 // Happened returns the notes so far, and the number that did not fit.

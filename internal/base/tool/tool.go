@@ -118,6 +118,9 @@ type Happened struct {
 	Place    string `json:"place,omitempty"`   // of a command: where it ran, as "worker gpu-1"; "": on this machine
 }
 
+// Further is what the effects of one kind and rule are on that are too many to be listed one by one.
+const Further = "(further ones)"
+
 // Refused is something that a call tried while it ran and was not allowed to
 // do, though the call itself was allowed: a connection of a confined process.
 type Refused struct {

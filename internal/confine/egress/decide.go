@@ -110,7 +110,7 @@ func (p *Proxy) decide(ctx context.Context, a tool.Action) (verdict, error) {
 // addresses resolves a host whose name was decided on, once.
 func (p *Proxy) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
-		p.permit.Note(tool.Happened{Effect: tool.NetworkDNS, On: host})
+		p.noteName(host)
 	}
 	found, err := p.lookup(ctx, host)
 	switch {
@@ -129,6 +129,25 @@ func (p *Proxy) addresses(ctx context.Context, host string) ([]netip.Addr, error
 		return nil, failed("the host has no address")
 	}
 	return addrs, nil
+}
+
+// maxNames bounds the names that are remembered as noted.
+const maxNames = 1024
+
+// noteName notes that a name is looked up, once for each name.
+func (p *Proxy) noteName(host string) {
+	p.mu.Lock()
+	noted := p.names[host]
+	if !noted && len(p.names) < maxNames {
+		if p.names == nil {
+			p.names = map[string]bool{}
+		}
+		p.names[host] = true
+	}
+	p.mu.Unlock()
+	if !noted {
+		p.permit.Note(tool.Happened{Effect: tool.NetworkDNS, On: host})
+	}
 }
 
 // connect dials addresses that were decided on, and closes the connection when

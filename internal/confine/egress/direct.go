@@ -2,9 +2,10 @@ package egress
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
+	"maps"
 	"net"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -16,73 +17,79 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// viaDirect marks connections of programs that know no proxy.
-const viaDirect = "direct"
+// directStart begins the connections that [Proxy.Expect] was told of. No protocol of the proxy begins so.
+const directStart = 0xfe
 
-// expected are the connections that [Proxy.Expect] was told of.
+// helloSize is the size of their first bytes.
+const helloSize = 1 + 16
+
+// expected are the connections that have not come yet, by their first bytes.
 type expected struct {
 	mu   sync.Mutex
 	next int
-	list map[netip.AddrPort]expectation
+	list map[[helloSize]byte]expectation
 }
 
 type expectation struct {
-	number int
 	to     tool.Target
+	number int
 }
 
-// maxExpected bounds the connections that did not come.
-const maxExpected = 4096
+// maxExpected bounds them. The older half is forgotten then: a connection comes at once, or not at all.
+const maxExpected = 1024
 
-func (e *expected) add(from netip.AddrPort, to tool.Target) (forget func()) {
+func (e *expected) add(to tool.Target) (hello [helloSize]byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.list == nil || len(e.list) >= maxExpected {
-		e.list = map[netip.AddrPort]expectation{}
+	if len(e.list) >= maxExpected {
+		maps.DeleteFunc(e.list, func(_ [helloSize]byte, one expectation) bool { return one.number <= e.next-maxExpected/2 })
 	}
+	if e.list == nil {
+		e.list = map[[helloSize]byte]expectation{}
+	}
+	_, _ = rand.Read(hello[:]) // never an error: without randomness the program ends
+	hello[0] = directStart
 	e.next++
-	number := e.next
-	e.list[from] = expectation{number, to}
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.list[from].number == number {
-			delete(e.list, from)
-		}
-	}
+	e.list[hello] = expectation{to, e.next}
+	return hello
 }
 
-// take gives the target of a connection.
-func (e *expected) take(conn net.Conn) (tool.Target, bool) {
-	from, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil {
-		return tool.Target{}, false
-	}
-	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+func (e *expected) take(hello [helloSize]byte) (tool.Target, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	one, ok := e.list[from]
-	delete(e.list, from)
+	one, ok := e.list[hello]
+	delete(e.list, hello)
 	return one.to, ok
 }
 
 // Expect implements [sandbox.DirectProxy]. It refuses at once where nothing could be allowed.
-func (p *Proxy) Expect(from netip.AddrPort, host string, port uint16) (forget func(), err error) {
+func (p *Proxy) Expect(host string, port uint16) (hello []byte, forget func(), err error) {
 	if p.isClosed() {
-		return nil, deny(ruleOver, "the call that this belongs to is over")
+		return nil, nil, deny(ruleOver, "the call that this belongs to is over")
 	}
+	rec := p.begin(sandbox.ViaDirect)
 	to, err := target.ParseTCP(net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
-		p.log.add(sandbox.Connection{Start: time.Now(), Via: viaDirect, Rule: ruleProtocol, Reason: fault.Message(err)})
-		return nil, err
-	}
-	if err := p.unreachable(to); err != nil {
-		rec := p.begin(viaDirect)
+		err = malformed(fault.Message(err))
+	} else {
 		rec.to(to)
-		p.tunnelEnds(rec, err)
-		return nil, err
+		err = p.unreachable(to)
 	}
-	return p.expects.add(from, to), nil
+	if err != nil {
+		p.tunnelEnds(rec, err)
+		return nil, nil, err
+	}
+	first := p.expects.add(to)
+	return first[:], func() { p.expects.take(first) }, nil
+}
+
+// hello reads the first bytes of a connection, and gives the host and port that it is meant for.
+func (p *Proxy) hello(s *stream) (tool.Target, bool) {
+	var first [helloSize]byte
+	if _, err := io.ReadFull(s.br, first[:]); err != nil {
+		return tool.Target{}, false
+	}
+	return p.expects.take(first)
 }
 
 // unreachable returns the refusal if no connection to a host and port can be allowed, and nobody is asked.
@@ -107,7 +114,7 @@ func (p *Proxy) unreachable(to tool.Target) error {
 
 // serveDirect serves a connection that is meant for a host and port.
 func (p *Proxy) serveDirect(ctx context.Context, s *stream, to tool.Target) {
-	rec := p.begin(viaDirect)
+	rec := p.begin(sandbox.ViaDirect)
 	p.serveTunnel(ctx, s, rec, to, func(no *refusal) bool {
 		if no != nil {
 			p.refuseDirect(s, rec, no)
@@ -119,20 +126,33 @@ func (p *Proxy) serveDirect(ctx context.Context, s *stream, to tool.Target) {
 // refusalTime is how long a refused program has to say which protocol it speaks.
 const refusalTime = time.Second
 
-// refuseDirect answers in the program's own protocol: HTTP, or the alert access_denied of TLS (RFC 8446). Others find the connection
-// closed.
+// Alerts of TLS (RFC 8446).
+const (
+	tlsDenied   = 49 // access_denied
+	tlsInternal = 80 // internal_error
+)
+
+// refuseDirect answers in the program's own protocol: HTTP, or an alert of TLS. Others find the connection reset.
 func (p *Proxy) refuseDirect(s *stream, rec *record, no *refusal) {
 	s.arm(refusalTime)
 	first, err := s.br.Peek(1)
 	switch {
-	case err != nil:
-	case first[0] == tlsHandshake:
-		_, _ = s.conn.Write([]byte{21, 3, 3, 0, 2, 2, 49}) // it is refused whatever the program gets
-	case first[0] >= 'A' && first[0] <= 'Z':
+	case err == nil && first[0] == tlsHandshake:
+		alert := []byte{21, 3, 3, 0, 2, 2, tlsDenied}
+		if no.failure {
+			alert[6] = tlsInternal
+		}
+		_, _ = s.conn.Write(alert) // it is refused whatever the program gets
+	case err == nil && first[0] >= 'A' && first[0] <= 'Z':
 		if h, err := readHead(s.br); err == nil {
 			rec.Method = h.method
 			p.say(s, rec, no, true)
 		}
+	default:
+		if c, ok := s.conn.(*net.TCPConn); ok {
+			_ = c.SetLinger(0) // it is closed next
+		}
+		return
 	}
 	if half, ok := s.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		_, _ = io.CopyN(io.Discard, s.br, maxHead) // what is not read makes the kernel drop the answer

@@ -1,57 +1,40 @@
-//go:build linux
-
 package egress_test
 
 import (
 	"crypto/tls"
 	"io"
 	"net"
-	"net/netip"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/remitrun/remit/internal/confine/egress"
 )
 
-// direct connects as a program that knows no proxy, to a host and port. It returns nil if the connection is refused at once.
+// direct connects as the supervisor does for a program that knows no proxy. It returns nil if the connection is refused at once.
 func (b *box) direct(t *testing.T, host string, port uint16) net.Conn {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	hello, _, err := b.Expect(host, port)
 	if err != nil {
-		t.Fatal(err)
-	}
-	f := os.NewFile(uintptr(fd), "socket")
-	defer f.Close()
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := name.(*unix.SockaddrInet4)
-	if _, err := b.Expect(netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)), host, port); err != nil {
 		return nil
 	}
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: b.port}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.FileConn(f)
+	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := c.Write(hello); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
 // answer sends a text and reads all that comes back.
 func answer(t *testing.T, c net.Conn, send string) string {
 	t.Helper()
+	defer c.Close()
 	_, _ = io.WriteString(c, send)
 	b, _ := io.ReadAll(c)
 	return string(b)
@@ -117,29 +100,74 @@ func TestDirectConnections(t *testing.T) {
 	}
 }
 
-// A connection that nobody announced, or that was taken back, needs the credentials.
-func TestOtherConnectionsAreNotDirect(t *testing.T) {
-	b := serve(t, &world{}, egress.Options{Permit: allowing(t, `{allow: ["http://plain.test"]}`)})
-	const get = "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n"
-	if got := b.raw(t, get); !strings.HasPrefix(got, "HTTP/1.1 407 ") {
-		t.Errorf("without the credentials: %s", got)
+// However many connections fail, or pass under one rule, one under another rule is in the report and in the record.
+func TestManyConnectionsHideNone(t *testing.T) {
+	open := newCanary(t, false, nil)
+	p := allowing(t, `{allow: ["tcp://nobody.test:1", "tcp://many.test:7000", "tcp://last.test:7001"]}`)
+	b := serve(t, &world{servers: map[uint16]string{7000: open.at(), 7001: open.at()}}, egress.Options{Permit: p})
+	const get = "GET / HTTP/1.0\r\n\r\n"
+	for range 4200 {
+		answer(t, b.direct(t, "nobody.test", 1), get)
 	}
-	c, err := net.Dial("tcp", b.addr)
+	for range 4200 {
+		if got := answer(t, b.direct(t, "many.test", 7000), get); !strings.Contains(got, "hello") {
+			t.Fatal(got)
+		}
+	}
+	answer(t, b.direct(t, "last.test", 7001), get)
+	b.Close()
+	counts := map[string]int{}
+	for _, c := range b.Connections() {
+		counts[c.Rule[:len("network.allow[0]")]] += c.Count
+	}
+	if counts["network.allow[0]"] != 4200 || counts["network.allow[1]"] != 4200 || counts["network.allow[2]"] != 1 {
+		t.Errorf("the report counts %v", counts)
+	}
+	notes, _ := p.Happened()
+	if last := notes[len(notes)-1]; len(notes) > 300 || !strings.Contains(last.Rule, "last.test") || last.Bytes == 0 {
+		t.Errorf("%d notes; the last one is %+v", len(notes), last)
+	}
+}
+
+// A connection that begins with other bytes than the announced ones is none of them, and each is for one connection.
+func TestOtherConnectionsAreNotDirect(t *testing.T) {
+	open := newCanary(t, false, nil)
+	b := serve(t, &world{servers: map[uint16]string{0: open.at()}}, egress.Options{Permit: allowing(t, `{allow: ["tcp://any.test:7000"]}`)})
+	const get = "GET / HTTP/1.0\r\n\r\n"
+	hello, forget, err := b.Expect("any.test", 7000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	from := netip.MustParseAddrPort(c.LocalAddr().String())
-	forget, err := b.Expect(netip.AddrPortFrom(from.Addr(), from.Port()+1), "plain.test", 80)
-	if err != nil {
+	for i := range hello {
+		other := slices.Clone(hello)
+		other[i] ^= 1
+		if got := b.raw(t, string(other)+get); strings.Contains(got, "hello") {
+			t.Fatalf("with the byte %d changed: %s", i, got)
+		}
+	}
+	if got := b.raw(t, string(hello)+get); !strings.Contains(got, "hello") {
+		t.Errorf("the announced one: %q", got)
+	}
+	if got := b.raw(t, string(hello)+get); got != "" {
+		t.Errorf("the second one: %q", got)
+	}
+	if hello, forget, err = b.Expect("any.test", 7000); err != nil {
 		t.Fatal(err)
 	}
 	forget()
-	if got := answer(t, c, "GET / HTTP/1.1\r\nHost: plain.test\r\nConnection: close\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 407 ") {
-		t.Errorf("another connection: %s", got)
+	if got := b.raw(t, string(hello)+get); got != "" {
+		t.Errorf("one that was taken back: %q", got)
+	}
+	for range 5000 { // of which none comes
+		if hello, _, err = b.Expect("any.test", 7000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.raw(t, string(hello)+get); !strings.Contains(got, "hello") {
+		t.Errorf("after many that do not come: %q", got)
 	}
 	b.Close()
-	if _, err := b.Expect(from, "plain.test", 80); err == nil {
+	if _, _, err := b.Expect("any.test", 7000); err == nil {
 		t.Error("a connection is expected after the end")
 	}
 }

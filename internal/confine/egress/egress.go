@@ -146,7 +146,8 @@ type Proxy struct {
 	mu     sync.Mutex
 	closed bool
 	next   int
-	stops  map[int]func() // what Close ends
+	stops  map[int]func()  // what Close ends
+	names  map[string]bool // that were looked up
 	wg     sync.WaitGroup
 }
 
@@ -340,10 +341,6 @@ func newStream(conn net.Conn) *stream {
 // serveConn tells the protocols apart by their first byte.
 func (p *Proxy) serveConn(ctx context.Context, conn net.Conn) {
 	s := newStream(conn)
-	if to, ok := p.expects.take(conn); ok {
-		p.serveDirect(ctx, s, to)
-		return
-	}
 	if conn.SetDeadline(time.Now().Add(p.limits.Header)) != nil {
 		return
 	}
@@ -352,6 +349,12 @@ func (p *Proxy) serveConn(ctx context.Context, conn net.Conn) {
 	case err != nil: // it said nothing
 	case first[0] == socksVersion:
 		p.serveSOCKS(ctx, s)
+	case first[0] == directStart:
+		if to, ok := p.hello(s); ok {
+			p.serveDirect(ctx, s, to)
+			return
+		}
+		p.log.add(sandbox.Connection{Start: time.Now(), Rule: ruleProtocol, Reason: "a connection that was not expected"})
 	case first[0] < ' ' || first[0] >= 0x7f:
 		p.log.add(sandbox.Connection{Start: time.Now(), Rule: ruleProtocol, Reason: "neither HTTP nor SOCKS5 was spoken to the proxy"})
 	default:

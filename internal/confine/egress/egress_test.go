@@ -127,7 +127,7 @@ func TestTunnelsForTLS(t *testing.T) {
 		notes[n].Address != public.String()+":443" || notes[n].Received < 500 || notes[n].Bytes < 200 || !strings.HasPrefix(notes[n].Rule, "network.allow[0]") {
 		t.Errorf("a connection's note: %+v", notes)
 	}
-	if len(notes) < 4 || notes[0].Effect != tool.NetworkDNS || notes[2].Effect != tool.NetworkSocket || notes[2].On != "https://example.com" && notes[2].On != "https://example.com:8443" {
+	if len(notes) != 3 || notes[0].Effect != tool.NetworkDNS || notes[2].Effect != tool.NetworkSocket || notes[2].On != "https://example.com" && notes[2].On != "https://example.com:8443" {
 		t.Errorf("notes %+v", notes)
 	}
 }

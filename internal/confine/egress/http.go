@@ -188,7 +188,7 @@ func inside(h *head, scheme string, to tool.Target) (*url.URL, tool.Target, erro
 // isLoopback reports whether a host is this one.
 func isLoopback(host string) bool {
 	at, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && at.IsLoopback()
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && (at.IsLoopback() || at.IsUnspecified())
 }
 
 func canonical(h *head, raw string) (*url.URL, tool.Target, error) {

@@ -38,8 +38,9 @@ type report struct {
 
 	mu       sync.Mutex
 	passed   []sandbox.Connection
-	refused  []sandbox.Connection
+	refused  []sandbox.Connection       // and failed ones
 	index    map[sandbox.Connection]int // of refused, by what makes one the same
+	further  map[string]int             // of passed, by rule: those that are not listed one by one
 	dropped  int
 	unwanted []string // secrets, which no record shows
 }
@@ -71,12 +72,8 @@ func (r *report) add(c sandbox.Connection) {
 func mask(s, secret string) string { return strings.ReplaceAll(s, secret, "***") }
 
 func (r *report) keep(c sandbox.Connection) {
-	if !c.Refused() {
-		if len(r.passed) >= maxKept {
-			r.dropped++
-			return
-		}
-		r.passed = append(r.passed, c)
+	if !c.Refused() && (c.Reason == "" || c.Addr.IsValid()) {
+		r.pass(c)
 		return
 	}
 	key := sandbox.Connection{Via: c.Via, Protocol: c.Protocol, Method: c.Method, Path: c.Path, Host: c.Host, Port: c.Port,
@@ -99,8 +96,29 @@ func (r *report) keep(c sandbox.Connection) {
 	r.refused = append(r.refused, c)
 }
 
+// pass keeps a connection that passed. Beyond the bound, those under one rule are one entry: nothing can crowd out the last trace of
+// another rule.
+func (r *report) pass(c sandbox.Connection) {
+	if len(r.passed)-len(r.further) < maxKept {
+		r.passed = append(r.passed, c)
+		return
+	}
+	if i, ok := r.further[c.Rule]; ok {
+		sum := &r.passed[i]
+		sum.Count++
+		sum.In += c.In
+		sum.Out += c.Out
+		return
+	}
+	if r.further == nil {
+		r.further = map[string]int{}
+	}
+	r.further[c.Rule] = len(r.passed)
+	r.passed = append(r.passed, sandbox.Connection{Start: c.Start, Effect: c.Effect, Rule: c.Rule, Reason: "further connections", Count: 1, In: c.In, Out: c.Out})
+}
+
 // Connections gives what happened so far, in the order of the connections' starts.
-// Repeated refusals are one entry with a count.
+// Repeated refusals and failures are one entry with a count, and so are connections under one rule beyond a bound.
 func (p *Proxy) Connections() []sandbox.Connection {
 	p.log.mu.Lock()
 	out := slices.Concat(p.log.passed, p.log.refused)
@@ -109,7 +127,7 @@ func (p *Proxy) Connections() []sandbox.Connection {
 	return out
 }
 
-// Dropped is how many connections were too many to be kept for [Proxy.Connections].
+// Dropped is how many refusals and failures were too many to be kept for [Proxy.Connections].
 func (p *Proxy) Dropped() int {
 	p.log.mu.Lock()
 	defer p.log.mu.Unlock()

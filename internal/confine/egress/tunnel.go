@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -96,12 +97,16 @@ func (p *Proxy) route(ctx context.Context, to tool.Target) (route, error) {
 	if err == nil {
 		return route{verdict: v, to: to, raw: true}, nil
 	}
+	first := err
 	v, err = p.decide(ctx, network(secure))
 	switch {
 	case err == nil && inspected:
 		return route{}, deny("default", "the tunnel must be inspected, and nothing inside can be allowed")
 	case err == nil:
 		return route{verdict: v, to: secure, tls: true}, nil
+	}
+	if p.chain.DecideAction(network(to)).Effect == policy.Ask {
+		return route{}, first
 	}
 	no := *asRefusal(err)
 	if no.hint != "" {

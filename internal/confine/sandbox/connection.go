@@ -30,11 +30,20 @@ type Connection struct {
 	Reason string        // of a refusal, a failure or a limit that was hit; "" if all went well
 	Hint   string        // the edit that would allow a refused connection, for the policy's author; or ""
 	Asked  bool          // of a refusal: an approval would have allowed it
-	Count  int           // how often this refusal happened, when the same one is repeated; else 1
+	Count  int           // how often the same refusal or failure happened, or how many connections the entry stands for; else 1
 }
 
 // Refused reports whether a policy or the proxy said no.
 func (c Connection) Refused() bool { return c.Effect == policy.Deny }
+
+// Failed reports whether an allowed connection of a program that knows no proxy did not come about. Other programs get the reason as
+// the proxy's answer.
+func (c Connection) Failed() bool {
+	return !c.Refused() && c.Via == ViaDirect && c.Reason != "" && !c.Addr.IsValid()
+}
+
+// ViaDirect is [Connection.Via] for programs that know no proxy.
+const ViaDirect = "direct"
 
 // Target is the connection's destination, as decisions print it; "(none)" if
 // none was understood.
@@ -65,6 +74,9 @@ func (c Connection) Output() map[string]any {
 	}
 	if why := c.Why(); why != "" {
 		m["reason"] = why
+	}
+	if c.Count > 1 {
+		m["count"] = c.Count
 	}
 	if c.Purpose != "" {
 		m["purpose"] = c.Purpose

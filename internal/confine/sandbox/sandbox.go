@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"time"
@@ -244,9 +243,9 @@ type Proxy interface {
 // DirectProxy is a Proxy for programs that know no proxy, too.
 type DirectProxy interface {
 	Proxy
-	// Expect is told of a connection from an address to the listener of Serve that makes no request of its own, and is meant
-	// for a host and port. An error refuses it, which is recorded. forget is called if the connection does not come.
-	Expect(from netip.AddrPort, host string, port uint16) (forget func(), err error)
+	// Expect is told of a connection to the listener of Serve that is meant for a host and port, and begins with hello, which no
+	// program in the sandbox learns. An error refuses it, which is recorded. forget is called if the connection does not come.
+	Expect(host string, port uint16) (hello []byte, forget func(), err error)
 }
 
 // OwnHosts is the value of NO_PROXY for the loopback addresses of a sandbox.

@@ -3,9 +3,10 @@
 package supervisor
 
 import (
-	"cmp"
 	"encoding/binary"
 	"net/netip"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,35 +16,81 @@ import (
 type Detour struct {
 	Port uint16
 
-	// Expect is told of each connection before it is made, with its local address. Denied: the process gets EACCES. forget is called
-	// if no connection comes from the address.
-	Expect func(from netip.AddrPort) (forget func(), err error)
+	// Expect is called before each connection. hello are the first bytes of the connection, which the supervisor sends. forget is
+	// called if there is no connection. After an error the process gets EACCES.
+	Expect func() (hello []byte, forget func(), err error)
 }
 
-// prepare gives the address of a detour for a socket that is not connected, and has the connection expected. forget is called if
-// connect(2) fails. Without a detour the address stays as it is.
-func (c *call) prepare(socket, domain int, a address) (to address, forget func(), errno unix.Errno) {
-	none := func() {}
-	at, ok := a.internet()
-	if c.Detour == nil || !ok || !isStream(socket) {
-		return a, none, 0
+// detour gives the detour of a call of connect(2); nil: the kernel connects to the address.
+func (c *call) detour(socket, domain int, a address) *Detour {
+	to, ok := a.internet()
+	if c.Detour == nil || !ok || domain != unix.AF_INET && domain != unix.AF_INET6 || !isStream(socket) {
+		return nil
 	}
 	if _, err := unix.Getpeername(socket); err == nil {
-		return a, none, 0 // the kernel tells the state of a connection whatever the address
+		return nil // the kernel tells the state of a connection whatever the address
 	}
-	d := c.Detour(netip.AddrPortFrom(at.Addr().Unmap(), at.Port()))
-	if d == nil {
-		return a, none, 0
-	}
-	from, errno := localAddress(socket, domain)
-	if errno != 0 {
-		return a, none, errno
-	}
-	forget, err := d.Expect(from)
+	return c.Detour(netip.AddrPortFrom(to.Addr().Unmap(), to.Port()))
+}
+
+// follow connects a socket by a detour. The process waits until the connection is there, which takes no time: the
+// listener is in the same network namespace, and the kernel accepts for it.
+func (c *call) follow(d *Detour, socket, domain int) (int, unix.Errno) {
+	hello, forget, err := d.Expect()
 	if err != nil {
-		return a, none, unix.EACCES
+		return -1, unix.EACCES
 	}
-	return loopback(domain, d.Port), forget, 0
+	errno := c.still()
+	if errno == 0 {
+		if domain == unix.AF_INET6 {
+			_ = unix.SetsockoptInt(socket, unix.SOL_IPV6, unix.IPV6_V6ONLY, 0) // a bound socket keeps it, and cannot be connected
+		}
+		errno = loopback(domain, d.Port).with(unix.SYS_CONNECT, socket)
+	}
+	if errno == unix.EINPROGRESS || errno == unix.EINTR || errno == unix.EALREADY {
+		errno = connected(socket)
+	}
+	if errno == 0 {
+		errno = send(socket, hello)
+	}
+	if errno != 0 {
+		forget()
+	}
+	return -1, errno
+}
+
+// connectTime is how long a connection to the detour may take: its listener has a long queue.
+const connectTime = 5 * time.Second
+
+// connected waits for the end of connect(2).
+func connected(socket int) unix.Errno {
+	poll := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
+	for end := time.Now().Add(connectTime); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return unix.ETIMEDOUT
+		}
+		n, err := unix.Poll(poll, int(left.Milliseconds())+1)
+		switch {
+		case err != nil && errnoOf(err) != unix.EINTR:
+			return errnoOf(err)
+		case err == nil && n > 0:
+			failed, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_ERROR)
+			if err != nil {
+				return errnoOf(err)
+			}
+			return unix.Errno(failed) //nolint:gosec // an error number
+		}
+	}
+}
+
+// send sends all bytes or none: the buffer of a new connection is empty.
+func send(socket int, b []byte) unix.Errno {
+	n, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(socket), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	if errno == 0 && int(n) != len(b) {
+		return unix.ECONNABORTED
+	}
+	return errno
 }
 
 // isStream reports whether a socket has a TCP connection, or one of several paths (MPTCP), which listeners of TCP accept.
@@ -75,50 +122,17 @@ func (a address) internet() (to netip.AddrPort, ok bool) {
 	return to, false
 }
 
-var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-
 // loopback is a port of 127.0.0.1 as a socket of the domain names it.
 func loopback(domain int, port uint16) address {
+	at := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	raw := make([]byte, 28) // sizeof(struct sockaddr_in6)
 	binary.NativeEndian.PutUint16(raw, uint16(domain))
 	binary.BigEndian.PutUint16(raw[2:], port)
 	if domain == unix.AF_INET {
-		copy(raw[4:], loopback4.AsSlice())
+		copy(raw[4:], at.AsSlice())
 		return address{raw: raw[:inetSize]}
 	}
-	at := netip.AddrFrom16(loopback4.As16()).As16()
-	copy(raw[8:], at[:])
+	mapped := at.As16()
+	copy(raw[8:], mapped[:])
 	return address{raw: raw}
-}
-
-// localAddress gives a socket a local address, if it has none yet, and returns it.
-func localAddress(socket, domain int) (netip.AddrPort, unix.Errno) {
-	from, errno := boundAt(socket)
-	if errno == 0 && from.Port() == 0 {
-		// These cannot fail. No other socket may take the same port, which the connection is known by.
-		_ = unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
-		_ = unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEPORT, 0)
-		_ = unix.SetsockoptInt(socket, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 0)
-		if domain == unix.AF_INET6 {
-			_ = unix.SetsockoptInt(socket, unix.SOL_IPV6, unix.IPV6_V6ONLY, 0)
-		}
-		if errno = loopback(domain, 0).with(unix.SYS_BIND, socket); errno == 0 {
-			from, errno = boundAt(socket)
-		}
-	}
-	if from.Addr().IsUnspecified() {
-		from = netip.AddrPortFrom(loopback4, from.Port())
-	}
-	return from, errno
-}
-
-func boundAt(socket int) (netip.AddrPort, unix.Errno) {
-	name, err := unix.Getsockname(socket)
-	switch at := name.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)), 0 //nolint:gosec // a port has 16 bits
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(at.Addr).Unmap(), uint16(at.Port)), 0 //nolint:gosec // a port has 16 bits
-	}
-	return netip.AddrPort{}, cmp.Or(errnoOf(err), unix.EAFNOSUPPORT)
 }

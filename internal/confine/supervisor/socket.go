@@ -148,35 +148,23 @@ func (c *call) connect() (int, unix.Errno) {
 		return -1, errno
 	}
 	domain, errno := domainOf(socket)
-	forget := func() {}
-	switch {
-	case errno != 0:
-	case domain == unix.AF_UNIX && a.path != "":
+	if errno == 0 && domain == unix.AF_UNIX && a.path != "" {
 		a, errno = c.decided(a)
-	case domain == unix.AF_INET || domain == unix.AF_INET6:
-		a, forget, errno = c.prepare(socket, domain, a)
 	}
 	if errno == 0 {
 		errno = c.still()
 	}
 	if errno != 0 {
-		forget()
 		return -1, errno
 	}
-	connect := func(*call) (int, unix.Errno) {
-		errno := a.with(unix.SYS_CONNECT, socket)
-		switch errno {
-		case 0, unix.EINPROGRESS, unix.EALREADY, unix.EISCONN, unix.EINTR: // it goes on after a signal
-		default:
-			forget()
-		}
-		return -1, errno
+	if d := c.detour(socket, domain, a); d != nil {
+		return c.follow(d, socket, domain)
 	}
 	flags, err := unix.FcntlInt(uintptr(socket), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_NONBLOCK != 0 {
-		return connect(c)
+		return -1, a.with(unix.SYS_CONNECT, socket)
 	}
-	return c.apart(connect)
+	return c.apart(func(*call) (int, unix.Errno) { return -1, a.with(unix.SYS_CONNECT, socket) })
 }
 
 // decided finds the socket of a path, and returns an address that leads to it and nowhere else.

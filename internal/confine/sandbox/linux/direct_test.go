@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -38,20 +39,20 @@ func socketsOfAllKinds(port string) error {
 	for _, protocol := range []int{unix.IPPROTO_TCP, unix.IPPROTO_MPTCP} {
 		for _, address := range []unix.Sockaddr{&unix.SockaddrInet4{Port: to, Addr: [4]byte{127, 0, 0, 1}}, &unix.SockaddrInet6{Port: to, Addr: [16]byte{15: 1}},
 			&unix.SockaddrInet6{Port: to, Addr: [16]byte{10: 255, 11: 255, 12: 127, 15: 1}}, &unix.SockaddrInet4{Port: to}} {
-			for flags := range 32 {
+			for flags := range 64 {
 				has := func(i int) bool { return flags&(1<<i) != 0 }
-				got, err := oneSocket(protocol, address, has(0), has(1), has(2), has(3), has(4))
+				got, err := oneSocket(protocol, address, has(0), has(1), has(2), has(3), has(4), has(5))
 				if err != nil {
 					got = "error: " + err.Error()
 				}
-				fmt.Printf("%d %T nonblocking=%v only6=%v bound=%v noport=%v twice=%v: %s\n", protocol, address, has(0), has(1), has(2), has(3), has(4), got)
+				fmt.Printf("%d %T nonblocking=%v only6=%v bound=%v noport=%v twice=%v anew=%v: %s\n", protocol, address, has(0), has(1), has(2), has(3), has(4), has(5), got)
 			}
 		}
 	}
 	return errors.New("that is all")
 }
 
-func oneSocket(protocol int, to unix.Sockaddr, nonblocking, only6, bound, noPort, twice bool) (string, error) {
+func oneSocket(protocol int, to unix.Sockaddr, nonblocking, only6, bound, noPort, twice, anew bool) (string, error) {
 	domain, kind := unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC
 	var any unix.Sockaddr = &unix.SockaddrInet4{}
 	if _, ok := to.(*unix.SockaddrInet6); ok {
@@ -81,6 +82,13 @@ func oneSocket(protocol int, to unix.Sockaddr, nonblocking, only6, bound, noPort
 		}
 	}
 	err = unix.Connect(fd, to)
+	if anew && err == nil {
+		dissolve := make([]byte, 16) // AF_UNSPEC
+		if _, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&dissolve[0])), uintptr(len(dissolve))); errno != 0 {
+			return "", errno
+		}
+		err = unix.Connect(fd, to)
+	}
 	if twice && (err == nil || err == unix.EINPROGRESS) {
 		if err = unix.Connect(fd, to); err == unix.EISCONN || err == unix.EALREADY {
 			err = nil
@@ -215,10 +223,10 @@ func TestSocketsOfAllKindsAreLedToTheProxy(t *testing.T) {
 	check := func(t *testing.T, out, errs string) {
 		t.Helper()
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		if n := len(lines) - 1; n != 256 || !strings.Contains(lines[n], "that is all") {
+		if n := len(lines) - 1; n != 512 || !strings.Contains(lines[n], "that is all") {
 			t.Fatalf("the probe did not end: %s%s", out, errs)
 		}
-		for _, line := range lines[:256] {
+		for _, line := range lines[:512] {
 			// Such a socket has its port already, for IPv6 alone.
 			refused := strings.Contains(line, "Inet6") && strings.Contains(line, "only6=true bound=true") && (strings.Contains(line, "noport=false") || strings.HasPrefix(line, "262 "))
 			if strings.Contains(line, "outside ?") == refused {

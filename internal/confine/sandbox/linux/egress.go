@@ -202,13 +202,11 @@ func (e *exit) detour(chain policy.Chain) func(to netip.AddrPort) *supervisor.De
 	return func(to netip.AddrPort) *supervisor.Detour {
 		host := e.names.host(to.Addr())
 		if a := to.Addr(); a.IsLoopback() || a.IsUnspecified() { // both are this host's loopback interface
-			if host = chain.LoopbackHost(to); host == "" {
+			if host = chain.LoopbackHost(to); host == "" || to.Port() == e.port {
 				return nil
 			}
 		}
-		return &supervisor.Detour{Port: e.port, Expect: func(from netip.AddrPort) (func(), error) {
-			return e.direct.Expect(from, host, to.Port())
-		}}
+		return &supervisor.Detour{Port: e.port, Expect: func() ([]byte, func(), error) { return e.direct.Expect(host, to.Port()) }}
 	}
 }
 
