@@ -1,6 +1,7 @@
 package canon
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -18,6 +19,9 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("%s (at byte %d)", e.M
 
 // MaxValues is how many values a request from outside may hold.
 const MaxValues = 10000
+
+// WithoutMark returns a text without the byte order mark that some programs on Windows write before UTF-8.
+func WithoutMark(src []byte) []byte { return bytes.TrimPrefix(src, []byte("\ufeff")) }
 
 // Decode reads exactly one JSON value (RFC 8259): nil, bool, [json.Number], string,
 // []any or map[string]any. It refuses, with a [*SyntaxError], text that readers

@@ -21,6 +21,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 )
@@ -161,6 +162,7 @@ func NewReader(file string, o Options) *Reader {
 // Read parses YAML, or JSON if the text is a JSON object. It returns nil if the
 // document cannot be read; Err says why.
 func (r *Reader) Read(src []byte) *Node {
+	src = canon.WithoutMark(src)
 	if !r.readable(src) {
 		return nil
 	}
@@ -173,6 +175,7 @@ func (r *Reader) Read(src []byte) *Node {
 
 // ReadYAML parses YAML only.
 func (r *Reader) ReadYAML(src []byte) *Node {
+	src = canon.WithoutMark(src)
 	if !r.readable(src) {
 		return nil
 	}
@@ -181,6 +184,7 @@ func (r *Reader) ReadYAML(src []byte) *Node {
 
 // ReadJSON parses JSON only.
 func (r *Reader) ReadJSON(src []byte) *Node {
+	src = canon.WithoutMark(src)
 	if !r.readable(src) {
 		return nil
 	}

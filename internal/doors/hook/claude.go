@@ -112,6 +112,7 @@ func (e *Event) claudeTool(in object) error {
 	case "MultiEdit":
 		return e.multiEdit(in)
 	case "Grep":
+		e.input, e.narrow = in, true
 		return e.search(in, "path")
 	case "Glob":
 		return e.names(in, "path")

@@ -7,6 +7,17 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
+// isCursors reports whether an event that came to the hook of Claude Code is Cursor's, which runs the hooks in Claude Code's
+// settings, too.
+func isCursors(m object) bool {
+	name, _ := m["hook_event_name"].(string)
+	_, roots := m["workspace_roots"]
+	return roots && slices.Contains(cursorEvents, name)
+}
+
+// cursorEvents are the events of Cursor that the hook reads. No name is one of Claude Code's.
+var cursorEvents = []string{"preToolUse", "beforeShellExecution", "beforeReadFile", "beforeTabFileRead", "beforeMCPExecution", "postToolUse", "afterShellExecution", "afterMCPExecution", "postToolUseFailure", "sessionEnd"}
+
 // cursor reads the events of Cursor.
 func cursor(e *Event, m object) (err error) {
 	if e.name, err = m.need("hook_event_name"); err != nil {

@@ -97,8 +97,10 @@ type Event struct {
 	unread  string                            // of After: why the output is not whole; "": it is
 	masked  func(masked any, note string) any // the answer that replaces result; nil: the agent cannot be told so
 	answer  func(e *Event, v Verdict) any
-	input   object // of a shell command: the tool's input
+	input   object // of a shell command, or of a search that can be narrowed: the tool's input
+	narrow  bool   // the names of files can be left out of the search
 	replace func(input object, v Verdict) any
+	without []string // the names that are left out
 }
 
 // Verdict is the decision on an event's calls. The zero Verdict denies.
@@ -133,6 +135,7 @@ func Parse(agent string, src []byte) (*Event, error) {
 	if !ok {
 		return nil, fault.New(fault.Usage, "%.40q is not a known agent", agent).WithHint("expected one of %s", strings.Join(Agents(), ", "))
 	}
+	src = canon.WithoutMark(src)
 	v, err := decode(src)
 	if err != nil {
 		return reported(read, agent, src, err)
@@ -140,6 +143,9 @@ func Parse(agent string, src []byte) (*Event, error) {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return nil, fault.New(fault.Usage, "the event is not a JSON object")
+	}
+	if agent == "claude" && isCursors(m) {
+		agent, read = "cursor", cursor
 	}
 	e := &Event{Agent: agent}
 	if err := e.read(read, m); err != nil {
@@ -248,6 +254,10 @@ func (e *Event) Answer(v Verdict) ([]byte, error) {
 		v.Reason = "decided by remit"
 	}
 	out := e.answer(e, v)
+	if e.without != nil && v.Effect != policy.Deny {
+		v.Reason += "; " + strings.Join(e.without, ", ") + " may not be read and is left out"
+		out = e.replace(e.input, v)
+	}
 	if out == nil {
 		return nil, nil
 	}

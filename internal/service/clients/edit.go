@@ -61,11 +61,17 @@ func open(file string, src []byte) (document, error) {
 }
 
 // jsonDocument is a configuration in JSON.
-type jsonDocument struct{ root hujson.Value }
+type jsonDocument struct {
+	root hujson.Value
+	mark string // the byte order mark, if there is one
+}
 
 // parse reads a configuration; an empty one is an object without members. Two members of one
 // name are refused: agents differ in which of the two counts.
 func parse(src []byte) (*jsonDocument, error) {
+	text := canon.WithoutMark(src)
+	mark := string(src[:len(src)-len(text)])
+	src = text
 	if len(bytes.TrimSpace(src)) == 0 {
 		src = []byte("{}\n")
 	}
@@ -83,10 +89,10 @@ func parse(src []byte) (*jsonDocument, error) {
 	if _, ok := root.Value.(*hujson.Object); !ok {
 		return nil, fault.New(fault.Usage, "it is not a JSON object")
 	}
-	return &jsonDocument{root}, nil
+	return &jsonDocument{root, mark}, nil
 }
 
-func (d *jsonDocument) bytes() []byte { return d.root.Pack() }
+func (d *jsonDocument) bytes() []byte { return append([]byte(d.mark), d.root.Pack()...) }
 
 func (d *jsonDocument) decoded(path ...string) (v any, ok bool) {
 	at := &d.root

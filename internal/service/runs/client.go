@@ -174,7 +174,7 @@ func (c *ClientSession) Authorize(ctx context.Context, search []string, calls ..
 	}
 	var refused error
 	for _, path := range search {
-		if refused = c.unreadable(ctx, path); refused != nil {
+		if refused = c.unreadable(ctx, path, mayNotSearch); refused != nil {
 			break
 		}
 	}

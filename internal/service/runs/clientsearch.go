@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -19,9 +21,30 @@ import (
 // maxSearched bounds the files and folders of one search of a client.
 const maxSearched = 50_000
 
-// unreadable reports why a client may not search a file or folder: it would read every file
-// below, and the policies do not allow one of them. Links are not followed.
-func (c *ClientSession) unreadable(ctx context.Context, path string) error {
+// Unreadable gives the names of the files below some folders that the policies do not allow a client to read. ok is false if they
+// cannot all be known.
+func (c *ClientSession) Unreadable(ctx context.Context, paths []string) (list []string, ok bool) {
+	names := map[string]bool{}
+	for _, path := range paths {
+		err := c.unreadable(ctx, path, func(name, _ string) error {
+			names[name] = true
+			return nil
+		})
+		if err != nil {
+			return nil, false
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), true
+}
+
+// mayNotSearch refuses a search that would read a file which the policies do not allow.
+func mayNotSearch(_, reason string) error {
+	return fault.New(fault.Denied, "the search would also read a file that is not allowed: %s", reason).WithHint("search in a file or folder without it")
+}
+
+// unreadable tells found of each file below a path that the policies do not allow a client to read, until it returns an error. A
+// path that cannot be searched is an error, too. Links are not followed.
+func (c *ClientSession) unreadable(ctx context.Context, path string, found func(name, reason string) error) error {
 	if path == "" {
 		return nil
 	}
@@ -53,8 +76,7 @@ func (c *ClientSession) unreadable(ctx context.Context, path string) error {
 			return true, nil
 		}
 		if v := decide(filepath.Join(root, in.At(name))); v.Effect != policy.Allow {
-			return false, fault.New(fault.Denied, "the search would also read a file that is not allowed: %s", v.Reason).
-				WithHint("search in a file or folder without it")
+			return false, found(name, v.Reason)
 		}
 		return false, nil
 	}
