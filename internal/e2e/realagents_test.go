@@ -224,9 +224,8 @@ func TestRealAgentClaude(t *testing.T) {
 	}),
 		attempt{"Read", map[string]any{"file_path": file(".env")}, ""},
 		attempt{"Read", map[string]any{"file_path": file("../.ssh/id_ed25519")}, ""},
-		attempt{"Grep", map[string]any{"pattern": "TOKEN", "path": w.workspace, "output_mode": "content"}, "No matches found"}, // .env is left out
-		attempt{"Grep", map[string]any{"pattern": "hello from", "path": w.workspace, "output_mode": "content"}, "app.py"},
-		attempt{"Grep", map[string]any{"pattern": "TOKEN", "path": w.workspace, "glob": "*.env", "output_mode": "content"}, ""},
+		attempt{"Grep", map[string]any{"pattern": "TOKEN", "path": w.workspace, "output_mode": "content"}, ""}, // newer versions have no such tool
+		attempt{"Bash", map[string]any{"command": "grep -rn 'hello from' . && echo found", "description": "x"}, "found"},
 		attempt{"Write", map[string]any{"file_path": file(".git/hooks/pre-commit"), "content": "evil"}, ""},
 		attempt{"Write", map[string]any{"file_path": file(".claude/settings.json"), "content": "{}"}, ""},
 		attempt{"Read", map[string]any{"file_path": file("src/app.py")}, "hello from the app"},
