@@ -118,7 +118,7 @@ type Happened struct {
 	Place    string `json:"place,omitempty"`   // of a command: where it ran, as "worker gpu-1"; "": on this machine
 }
 
-// Further is what the effects of one kind and rule are on that are too many to be listed one by one.
+// Further takes the place of a target in the sum of all effects of one kind and rule beyond the bound of a call's list.
 const Further = "(further ones)"
 
 // Refused is something that a call tried while it ran and was not allowed to

@@ -155,6 +155,6 @@ func (p *Proxy) refuseDirect(s *stream, rec *record, no *refusal) {
 		return
 	}
 	if half, ok := s.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, s.br, maxHead) // what is not read makes the kernel drop the answer
+		_, _ = io.CopyN(io.Discard, s.br, maxHead) // with unread bytes the kernel would drop the answer
 	}
 }

@@ -134,7 +134,7 @@ func TestOtherConnectionsAreNotDirect(t *testing.T) {
 	open := newCanary(t, false, nil)
 	b := serve(t, &world{servers: map[uint16]string{0: open.at()}}, egress.Options{Permit: allowing(t, `{allow: ["tcp://any.test:7000"]}`)})
 	const get = "GET / HTTP/1.0\r\n\r\n"
-	hello, forget, err := b.Expect("any.test", 7000)
+	hello, _, err := b.Expect("any.test", 7000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,8 @@ func TestOtherConnectionsAreNotDirect(t *testing.T) {
 	if got := b.raw(t, string(hello)+get); got != "" {
 		t.Errorf("the second one: %q", got)
 	}
-	if hello, forget, err = b.Expect("any.test", 7000); err != nil {
+	hello, forget, err := b.Expect("any.test", 7000)
+	if err != nil {
 		t.Fatal(err)
 	}
 	forget()

@@ -40,7 +40,7 @@ type report struct {
 	passed   []sandbox.Connection
 	refused  []sandbox.Connection       // and failed ones
 	index    map[sandbox.Connection]int // of refused, by what makes one the same
-	further  map[string]int             // of passed, by rule: those that are not listed one by one
+	further  map[string]int             // of passed, by rule: the sums of the connections beyond the bound
 	dropped  int
 	unwanted []string // secrets, which no record shows
 }
@@ -96,8 +96,8 @@ func (r *report) keep(c sandbox.Connection) {
 	r.refused = append(r.refused, c)
 }
 
-// pass keeps a connection that passed. Beyond the bound, those under one rule are one entry: nothing can crowd out the last trace of
-// another rule.
+// pass keeps a connection that passed. Beyond the bound, all connections under one rule are one entry, so the traces of another
+// rule stay.
 func (r *report) pass(c sandbox.Connection) {
 	if len(r.passed)-len(r.further) < maxKept {
 		r.passed = append(r.passed, c)
