@@ -84,7 +84,7 @@ func (r *Reader) Next() (Event, error) {
 		}
 		if err != nil {
 			e.Unfinished = true
-			return e, nil
+			return e, nil //nolint:nilerr // the end of the stream also ends its last event
 		}
 	}
 }

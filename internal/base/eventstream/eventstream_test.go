@@ -64,11 +64,11 @@ func TestReader(t *testing.T) {
 			for at := range len(tc.in) + 1 { // however the stream is cut into two packets
 				in := io.MultiReader(strings.NewReader(tc.in[:at]), strings.NewReader(tc.in[at:]))
 				if got, err := readAll(in, 1000); err != nil || !cmp.Equal(got, tc.want) {
-					t.Fatalf("cut at %d: got %q, %v; want %q", at, got, err, tc.want)
+					t.Fatalf("cut at %d: got %+v, %v; want %+v", at, got, err, tc.want)
 				}
 			}
 			if got, err := readAll(iotest.OneByteReader(strings.NewReader(tc.in)), 1000); err != nil || !cmp.Equal(got, tc.want) {
-				t.Errorf("byte by byte: got %q, %v; want %q", got, err, tc.want)
+				t.Errorf("byte by byte: got %+v, %v; want %+v", got, err, tc.want)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestReaderAnySpelling(t *testing.T) {
 			parts, s = append(parts, strings.NewReader(s[:n])), s[n:]
 		}
 		if got, err := readAll(io.MultiReader(parts...), 1000); err != nil || !cmp.Equal(got, want) {
-			t.Fatalf("%q: got %q, %v; want %q", in.String(), got, err, want)
+			t.Fatalf("%q: got %+v, %v; want %+v", in.String(), got, err, want)
 		}
 	})
 }

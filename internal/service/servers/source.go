@@ -224,7 +224,7 @@ func (r *mcpRun) kill() {
 	<-r.ended
 }
 
-// copyLog keeps what the server writes to its standard error, and what is written to log.
+// copyLog keeps the server's standard error, and the text that is written to log.
 func (m *Servers) copyLog(name string, from *os.File) (log io.Writer, done <-chan struct{}) {
 	var to io.WriteCloser
 	to, err := eventlog.Raw(m.mcpLog(name), maxMCPLog)
