@@ -32,7 +32,8 @@ var mayImport = map[string]string{
 	"base/fault":           "",
 	"base/tool":            "base/fault",
 	"base/near":            "",
-	"base/pause":           "",
+	"base/pause":           "net/http",
+	"base/eventstream":     "",
 	"base/regex":           "",
 	"base/canon":           "base/fault",
 	"service/grants":       "authority/dpop record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
@@ -118,7 +119,7 @@ var mayImport = map[string]string{
 	"agents/capability/capabilitytest": "agents/capability authority/permit authority/permit/permittest base/fault base/inspect base/tool",
 	"authority/permit/permittest":      "base/schema authority/permit authority/policy base/fault base/tool github.com/google/uuid crypto/rand os",
 	"service/skeleton":                 "base/fault base/regex base/wholefile os",
-	"tools/model":                      "base/clip base/canon base/fault base/regex net/http",
+	"tools/model":                      "base/eventstream base/pause base/clip base/canon base/fault base/regex net/http",
 	"agents/capability":                "authority/policy call/runner base/commitment base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
 	// engine
 	"agents/agent":  "authority/provenance base/pause call/frozen base/commitment base/clip tools/typed base/canon base/schema agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand base/redact",
@@ -187,7 +188,7 @@ var mayImport = map[string]string{
 	"tools/source/extension":   "base/canon tools/extension base/fault tools/infer authority/permit authority/policy authority/policy/command authority/policy/target confine/sandbox base/tool",
 	"tools/executor/wasm":      "base/pause base/regex base/clip base/schema base/document base/canon base/fault tools/infer authority/permit authority/policy confine/files base/tool github.com/tetratelabs/wazero crypto/rand",
 	"tools/source/wasm":        "tools/executor/wasm",
-	"tools/source/mcp":         "base/clip base/canon base/fault tools/infer authority/permit authority/policy authority/policy/target base/tool github.com/modelcontextprotocol/go-sdk golang.org/x/oauth2 net/http",
+	"tools/source/mcp":         "base/eventstream base/clip base/canon base/fault tools/infer authority/permit authority/policy authority/policy/target base/tool github.com/modelcontextprotocol/go-sdk golang.org/x/oauth2 net/http",
 	// capabilities
 	"agents/capability/noop":         "agents/capability",
 	"agents/capability/currenttime":  "tools/typed agents/capability base/fault base/near authority/permit base/tool",

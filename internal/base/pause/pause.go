@@ -1,4 +1,4 @@
-// Package pause waits. Start at [For].
+// Package pause waits, and reads how long a service asks to wait. Start at [For].
 package pause
 
 import (

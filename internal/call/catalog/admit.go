@@ -273,8 +273,8 @@ func digest(spec *tool.Spec, h infer.Hints) tool.Digest {
 	return sha256.Sum256(append(d[:], b...))
 }
 
-// distinct refuses the tools of a source whose names could be confused: all but the one that was
-// accepted, or else seen, first.
+// distinct refuses the tools of a source whose names look the same in many fonts: all but the one
+// that was accepted, or else seen, first.
 func (a *admission) distinct(ids []tool.ID) []tool.ID {
 	if !hasLookAlikes(ids) {
 		return ids // and the records need not be waited for
@@ -303,9 +303,9 @@ func (a *admission) distinct(ids []tool.ID) []tool.ID {
 	var out []tool.ID
 	for _, id := range byAge {
 		keys := inspect.Keys(string(id))
-		like, alike := taken[0][keys[0]]
-		if !alike {
-			like, alike = taken[1][keys[1]]
+		like, alike := taken[1][keys[1]]
+		if _, spelling := taken[0][keys[0]]; spelling {
+			alike = false // only case and separators differ: a source may have both
 		}
 		if alike && !a.c.settingOf(id).Name {
 			a.refuse(string(id), "its name looks like that of %s", like)

@@ -71,10 +71,10 @@ func TestNamesOfOneSourceThatCollide(t *testing.T) {
 	s.set(nil, mcp("mcp:a:sendMail", "d"), mcp("mcp:a:send_rnail", "d"), mcp("mcp:a:send_mail", "the real one"), mcp("mcp:a:twice", "1"), mcp("mcp:a:twice", "2"))
 	c = open(t, catalog.Config{Memory: memory}, s)
 	l := c.List(t.Context(), catalog.Filter{Source: "mcp:a"})
-	if got := ids(l); !slices.Equal(got, []string{"mcp:a:send_mail"}) {
-		t.Fatalf("listed are %v, want the one that was there first", got)
+	if got := ids(l); !slices.Equal(got, []string{"mcp:a:sendMail", "mcp:a:send_mail"}) {
+		t.Fatalf("listed are %v, want the one that was there first, and its other spelling", got)
 	}
-	if len(l.Refused) != 3 {
+	if len(l.Refused) != 2 {
 		t.Errorf("refused are %v", l.Refused)
 	}
 }

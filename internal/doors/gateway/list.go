@@ -27,13 +27,16 @@ func (c *conn) list(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.usable = usable
-	now, can := map[string]bool{}, map[tool.ID]*tool.Spec{}
+	now, can, names := map[string]bool{}, map[tool.ID]*tool.Spec{}, newNamer(c.listed)
 	for _, t := range tools {
 		if !chain.Offers(t) {
 			continue
 		}
 		can[t.ID] = t
 		name, ok := c.nameOf(t.ID)
+		if ok && c.gateway.opts.Server == "" {
+			name = names.name(name, t.ID)
+		}
 		if was, there := c.listed[name]; !ok || there && was != t.ID {
 			continue // two IDs have the same name: the first is kept
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"unicode"
 
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -29,9 +30,46 @@ func NameOf(id tool.ID) string {
 	if len(name) <= MaxName {
 		return name
 	}
+	return hashedName(name, id)
+}
+
+// hashedName gives a name a suffix that no other ID has, and cuts it to fit.
+func hashedName(name string, id tool.ID) string {
 	sum := sha256.Sum256([]byte(id))
 	end := "_h" + hex.EncodeToString(sum[:8])
-	return name[:MaxName-len(end)] + end
+	return name[:min(len(name), MaxName-len(end))] + end
+}
+
+// spelling is the part of a name that is left without case and signs. Some clients and models take
+// names with the same spelling for one.
+func spelling(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+}
+
+// namer gives tools names of different spellings.
+type namer struct{ taken map[string]tool.ID }
+
+// newNamer makes a namer that keeps the names that a client has seen.
+func newNamer(listed map[string]tool.ID) *namer {
+	n := &namer{map[string]tool.ID{}}
+	for name, id := range listed {
+		n.taken[spelling(name)] = id
+	}
+	return n
+}
+
+// name returns the name itself, or the name with a suffix if another tool has its spelling.
+func (n *namer) name(name string, id tool.ID) string {
+	if was, ok := n.taken[spelling(name)]; ok && was != id {
+		name = hashedName(name, id)
+	}
+	n.taken[spelling(name)] = id
+	return name
 }
 
 // plainName is the readable form: "_" for a dot in an ID without a colon, "__" for a colon.

@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -59,5 +61,42 @@ func TestNamesCanBeReadBack(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		check(t, rapid.StringOfN(rapid.SampledFrom([]rune("abex25f3AZ09_.:@/-")), 1, 40, -1).Draw(t, "id"))
+	})
+}
+
+// No two names of a list differ only in case or signs, each fits, and a tool keeps its name in the next
+// list.
+func TestNamesOfOneListDiffer(t *testing.T) {
+	if got := gateway.NamesOf(nil, []tool.ID{"mcp:o:a.b", "mcp:o:a_b", "mcp:o:UP", "mcp:o:up"}); !slices.Equal(got[:3], []string{"mcp__o__a_x2e_b", "mcp__o__a_b", "mcp__o__UP"}) ||
+		!strings.HasPrefix(got[3], "mcp__o__up_h") {
+		t.Errorf("got %q", got)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		leaf := rapid.StringOfN(rapid.SampledFrom([]rune("aAbB_-./:")), 1, 5, -1)
+		long := strings.Repeat("n", rapid.SampledFrom([]int{0, 50, 120}).Draw(t, "length"))
+		ids := []tool.ID{}
+		for _, l := range rapid.SliceOfNDistinct(leaf, 1, 12, rapid.ID[string]).Draw(t, "tools") {
+			if id, err := tool.ParseID("mcp:o:" + long + l); err == nil {
+				ids = append(ids, id)
+			}
+		}
+		names, listed, seen := gateway.NamesOf(nil, ids), map[string]tool.ID{}, map[string]tool.ID{}
+		for i, name := range names {
+			plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+			if was, ok := seen[plain]; ok {
+				t.Fatalf("%s and %s are both called %s, but for case and signs", was, ids[i], name)
+			}
+			if !clientName.MatchString(name) {
+				t.Fatalf("%s is called %q", ids[i], name)
+			}
+			seen[plain], listed[name] = ids[i], ids[i]
+		}
+		back := slices.Clone(ids)
+		slices.Reverse(back)
+		again := gateway.NamesOf(listed, back)
+		slices.Reverse(again)
+		if !slices.Equal(names, again) {
+			t.Fatalf("%v are called %v, and then %v", ids, names, again)
+		}
 	})
 }

@@ -171,7 +171,7 @@ func (m *Servers) startMCP(ctx context.Context, s Server) (*mcpsource.Link, erro
 		return nil, err
 	}
 	t := &serverRun{box: m.Box, argv: argv, env: s.Env, stdio: &p.theirs, folder: folder}
-	logged := m.copyLog(s.Name, p.err)
+	log, logged := m.copyLog(s.Name, p.err)
 	r, err := m.runMCP(ctx, s, "mcp server "+s.Name, folder, t, args, func() { _ = p.in.Close() }, func() { // closed already where the connection was
 		for _, f := range []*os.File{p.theirs.In, p.theirs.Out, p.theirs.Err} {
 			_ = f.Close() // closed already where it ran
@@ -181,7 +181,7 @@ func (m *Servers) startMCP(ctx context.Context, s Server) (*mcpsource.Link, erro
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	return &mcpsource.Link{Transport: mcpsource.Stdio(p.out, p.in), Ended: r.ended, Why: r.why, Stop: r.stop, Kill: r.kill}, nil
+	return &mcpsource.Link{Transport: mcpsource.Stdio(p.out, p.in, log), Ended: r.ended, Why: r.why, Stop: r.stop, Kill: r.kill}, nil
 }
 
 // reach gets ready to reach a server elsewhere, through the network handle of a call
@@ -224,22 +224,46 @@ func (r *mcpRun) kill() {
 	<-r.ended
 }
 
-// copyLog keeps what the server writes to its standard error.
-func (m *Servers) copyLog(name string, from *os.File) <-chan struct{} {
-	done := make(chan struct{})
+// copyLog keeps the server's standard error, and the text that is written to log.
+func (m *Servers) copyLog(name string, from *os.File) (log io.Writer, done <-chan struct{}) {
 	var to io.WriteCloser
 	to, err := eventlog.Raw(m.mcpLog(name), maxMCPLog)
 	if err != nil {
 		to = nopCloser{io.Discard} // the server's own text: nothing depends on it
 	}
+	l, copied := &serverLog{to: m.Secrets.Mask.Lines(to)}, make(chan struct{})
 	go func() {
-		defer close(done)
-		to := m.Secrets.Mask.Lines(to)
-		_, _ = io.Copy(to, from)
+		defer close(copied)
+		_, _ = io.Copy(l, from)
 		_ = from.Close()
+		l.close()
 		_ = to.Close()
 	}()
-	return done
+	return l, copied
+}
+
+// serverLog is the log of a server that runs. Text that is written to it later is dropped.
+type serverLog struct {
+	mu     sync.Mutex
+	to     io.WriteCloser
+	closed bool
+}
+
+// Write implements io.Writer.
+func (l *serverLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return len(b), nil
+	}
+	return l.to.Write(b)
+}
+
+func (l *serverLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	_ = l.to.Close() // nothing depends on it
 }
 
 type nopCloser struct{ io.Writer }

@@ -1,14 +1,15 @@
 package model
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 
+	"github.com/remitrun/remit/internal/base/eventstream"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -27,6 +28,8 @@ type Exchange struct {
 type Event struct {
 	Name string // as "error"; mostly ""
 	Data []byte // valid until the next event
+	// Whole: the service sent no stream; the data is the complete answer.
+	Whole bool
 }
 
 // Taker puts an answer together from its events.
@@ -45,7 +48,7 @@ var ErrEndOfAnswer = errors.New("end of answer")
 const lastData = "[DONE]"
 
 // EndsStream reports whether an event is the one that says that no other follows.
-func (e Event) EndsStream() bool { return string(e.Data) == lastData }
+func (e Event) EndsStream() bool { return string(bytes.TrimSpace(e.Data)) == lastData }
 
 // Decode reads an event's data.
 func (e Event) Decode(into any) error {
@@ -54,6 +57,12 @@ func (e Event) Decode(into any) error {
 			WithHint("check that base_url belongs to a service of this kind")
 	}
 	return nil
+}
+
+// NotAnswer is the error for a service's complete answer that has no message of a model.
+func (e Event) NotAnswer() error {
+	return fault.New(fault.ModelFailed, "the service's answer has no message of a model: %.200q", e.Data).
+		WithHint("check that base_url belongs to a service of this kind")
 }
 
 // Refusal is the error that the event tells, by the service's provider.
@@ -69,13 +78,16 @@ func (x Exchange) Send(ctx context.Context, a Taker) error {
 		return err
 	}
 	defer resp.Body.Close()
-	events := newEvents(resp.Body)
-	for err == nil {
+	answer := events{eventstream.NewReader(resp.Body, maxStream)}
+	first := true
+	for ; err == nil; first = false {
 		var e Event
-		if e, err = events.next(); err == nil {
+		if e, err = answer.next(first); err == nil {
 			err = a.Take(e)
 		} else if !errors.Is(err, io.EOF) {
 			err = Failure(ctx, err, a.Begun())
+		} else if first {
+			err = noEvents(resp.Header.Get("Content-Type"))
 		}
 	}
 	switch {
@@ -118,45 +130,42 @@ func (x Exchange) send(ctx context.Context) (*http.Response, error) {
 	return nil, Refusal(Hear(resp.StatusCode, resp.Header, string(said)), x.Provider)
 }
 
-// events reads server-sent events.
-type events struct{ lines *bufio.Scanner }
+// events reads the events of an answer.
+type events struct{ in *eventstream.Reader }
 
-func newEvents(r io.Reader) events {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxStream)
-	return events{lines}
+// next returns the next event that has data, or io.EOF. An answer that is JSON is one event. The
+// last event of a stream counts without the blank line after it if its data is complete.
+func (s events) next(first bool) (Event, error) {
+	if first {
+		if c, err := s.in.Opening(); err != nil {
+			return Event{}, err
+		} else if c == '{' || c == '[' {
+			raw, err := io.ReadAll(s.in.Rest()) // the size of an answer is limited
+			return Event{Data: bytes.TrimPrefix(raw, []byte("\ufeff")), Whole: true}, err
+		}
+	}
+	for {
+		e, err := s.in.Next()
+		if err != nil {
+			return Event{}, err
+		}
+		out := Event{Name: e.Name, Data: e.Data}
+		switch {
+		case len(bytes.TrimSpace(e.Data)) == 0:
+		case e.Unfinished && !out.EndsStream() && !json.Valid(e.Data):
+			return Event{}, io.EOF
+		default:
+			return out, nil
+		}
+	}
 }
 
-// next returns the next event that has data, or io.EOF. An unfinished event at the end of a stream
-// is not an event.
-func (s events) next() (Event, error) {
-	var e Event
-	for s.lines.Scan() {
-		line := s.lines.Bytes()
-		if len(line) == 0 {
-			if len(bytes.TrimSpace(e.Data)) > 0 {
-				return e, nil
-			}
-			e = Event{}
-			continue
-		}
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch string(name) {
-		case "event":
-			e.Name = string(value)
-		case "data":
-			if e.Data != nil {
-				e.Data = append(e.Data, '\n')
-			}
-			e.Data = append(e.Data, value...)
-		}
+// noEvents is the error for an answer without any event.
+func noEvents(contentType string) error {
+	kind, _, err := mime.ParseMediaType(contentType)
+	if err != nil || kind == "text/event-stream" || kind == "application/json" {
+		return io.EOF
 	}
-	if err := s.lines.Err(); err != nil {
-		return Event{}, err
-	}
-	if e.EndsStream() {
-		return e, nil
-	}
-	return Event{}, io.EOF
+	return fault.New(fault.ModelFailed, "the service answered with %.80q, not with a stream of events", kind).
+		WithHint("check that base_url belongs to a service of this kind")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 )
 
 // Bounds of what a service sends.
@@ -148,7 +149,8 @@ func (s Said) tooLong() bool {
 // Hear reads a service's report of an error: its status, headers, and the JSON of its body, as far
 // as its form is known.
 func Hear(status int, h http.Header, body string) Said {
-	s := Said{Status: status, After: retryAfter(h)}
+	after, _ := pause.RetryAfter(h, time.Now())
+	s := Said{Status: status, After: after}
 	var doc struct {
 		Type    string          `json:"type"`
 		Message string          `json:"message"`
@@ -178,18 +180,6 @@ func Hear(status int, h http.Header, body string) Said {
 		s.Text = body
 	}
 	return s
-}
-
-// retryAfter is how long a service wants to be left alone; 0 if it does not say
-// so in seconds.
-func retryAfter(h http.Header) time.Duration {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 && ms < 1e9 {
-		return time.Duration(ms * float64(time.Millisecond))
-	}
-	if s, err := strconv.ParseFloat(h.Get("Retry-After"), 64); err == nil && s > 0 && s < 1e6 {
-		return time.Duration(s * float64(time.Second))
-	}
-	return 0
 }
 
 // Failure makes an error of one of the way to a service. begun says that a part of the

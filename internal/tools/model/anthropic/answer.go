@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -103,9 +104,11 @@ func (a *answer) Take(in model.Event) error {
 	if err := in.Decode(&e); err != nil {
 		return err
 	}
-	switch e.Type {
+	switch cmp.Or(e.Type, in.Name) {
 	case "error":
 		return in.Refusal(a.p, a.Begun())
+	case "message":
+		return a.takeWhole(in)
 	case "message_start":
 		a.begin(&e)
 	case "content_block_start":
@@ -123,6 +126,31 @@ func (a *answer) Take(in model.Event) error {
 		a.recount(e.Usage)
 	case "message_stop":
 		a.ended = true
+	default:
+		if in.Whole {
+			return in.NotAnswer()
+		}
+	}
+	return nil
+}
+
+// takeWhole takes an answer that is no stream.
+func (a *answer) takeWhole(in model.Event) error {
+	var m struct {
+		Model      string            `json:"model"`
+		Usage      usage             `json:"usage"`
+		Content    []json.RawMessage `json:"content"`
+		StopReason string            `json:"stop_reason"`
+	}
+	if err := in.Decode(&m); err != nil {
+		return err
+	}
+	a.model, a.stop, a.ended = m.Model, m.StopReason, true
+	a.recount(m.Usage)
+	for i, raw := range m.Content {
+		if err := a.start(int64(i), raw); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -146,12 +146,16 @@ type chunk struct {
 type chatChoice struct {
 	Index        int64  `json:"index"`
 	FinishReason string `json:"finish_reason"`
-	Delta        struct {
-		Content          looseText       `json:"content"`
-		Refusal          looseText       `json:"refusal"`
-		ReasoningContent json.RawMessage `json:"reasoning_content"`
-		ToolCalls        []callPiece     `json:"tool_calls"`
-	} `json:"delta"`
+	Delta        piece  `json:"delta"`
+	Message      *piece `json:"message"` // in place of Delta, in an answer that is no stream
+}
+
+// piece is a part of the model's message.
+type piece struct {
+	Content          parts           `json:"content"`
+	Refusal          parts           `json:"refusal"`
+	ReasoningContent json.RawMessage `json:"reasoning_content"`
+	ToolCalls        []callPiece     `json:"tool_calls"`
 }
 
 type callPiece struct {
@@ -174,8 +178,6 @@ type completion struct {
 	reason  string // why it ended
 	model   string
 	usage   model.Usage
-	counted bool // usage came with, or after, the reason
-	ended   bool // the stream said so
 }
 
 func newCompletion(p *Provider, on func(model.Delta)) *completion {
@@ -189,15 +191,18 @@ func (a *completion) used() model.Usage { return a.usage }
 // Take takes the next event. Of several answers the first counts; there is but
 // one that was asked for.
 func (a *completion) Take(e model.Event) error {
-	if a.ended = e.EndsStream(); a.ended {
+	if e.EndsStream() {
 		return model.ErrEndOfAnswer
 	}
 	var c chunk
 	if err := e.Decode(&c); err != nil {
 		return err
 	}
-	if present(c.Error) {
+	if present(c.Error) || e.Name == "error" {
 		return e.Refusal(a.p, a.Begun())
+	}
+	if e.Whole && len(c.Choices) == 0 {
+		return e.NotAnswer()
 	}
 	if c.Model != "" {
 		a.model = c.Model
@@ -212,7 +217,6 @@ func (a *completion) Take(e model.Event) error {
 	}
 	if u := c.Usage; u != nil {
 		a.usage = usage(u.PromptTokens, u.CompletionTokens, u.TotalTokens, u.PromptTokensDetails.CachedTokens)
-		a.counted = a.counted || a.reason != ""
 	}
 	return nil
 }
@@ -228,13 +232,17 @@ func usage(in, out, total, cached int64) model.Usage {
 }
 
 func (a *completion) choice(c *chatChoice) error {
-	for _, s := range []looseText{c.Delta.Content, c.Delta.Refusal} {
+	d := &c.Delta
+	if c.Message != nil {
+		d = c.Message
+	}
+	for _, s := range []parts{d.Content, d.Refusal} {
 		if err := a.draft.Text(string(s)); err != nil {
 			return err
 		}
 	}
-	a.refused = a.refused || c.Delta.Refusal != ""
-	if raw := c.Delta.ReasoningContent; raw != nil {
+	a.refused = a.refused || d.Refusal != ""
+	if raw := d.ReasoningContent; raw != nil {
 		var s string
 		if json.Unmarshal(raw, &s) == nil {
 			a.think.WriteString(s)
@@ -243,8 +251,11 @@ func (a *completion) choice(c *chatChoice) error {
 			return err
 		}
 	}
-	for i := range c.Delta.ToolCalls {
-		if err := a.call(&c.Delta.ToolCalls[i]); err != nil {
+	for i := range d.ToolCalls {
+		if c.Message != nil {
+			d.ToolCalls[i].Index = int64(i)
+		}
+		if err := a.call(&d.ToolCalls[i]); err != nil {
 			return err
 		}
 	}
@@ -277,7 +288,7 @@ func (a *completion) call(d *callPiece) (err error) {
 // finish returns the answer, if it is whole.
 func (a *completion) finish() (model.Response, error) {
 	left := model.Response{Usage: a.usage}
-	if a.reason == "" || !a.ended && !a.counted {
+	if a.reason == "" { // without it, half an answer looks like a whole one
 		return left, model.Cut(a.Begun())
 	}
 	stop := model.StopEnd

@@ -9,6 +9,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -148,5 +149,37 @@ func (s *looseText) UnmarshalJSON(b []byte) error {
 		text = string(b)
 	}
 	*s = looseText(text)
+	return nil
+}
+
+// parts is content that is a string, or, as some services send it, a list of parts that have text.
+type parts string
+
+// UnmarshalJSON reads a string, a part, or a list of them. A part of an unknown kind is named.
+// Thoughts and references are not part of the text.
+func (s *parts) UnmarshalJSON(b []byte) error {
+	var list []parts
+	if json.Unmarshal(b, &list) == nil {
+		*s = ""
+		for _, p := range list {
+			*s += p
+		}
+		return nil
+	}
+	var p *struct {
+		Type string  `json:"type"`
+		Text *string `json:"text"`
+	}
+	if json.Unmarshal(b, &p) != nil || p == nil {
+		return (*looseText)(s).UnmarshalJSON(b)
+	}
+	switch {
+	case p.Text != nil:
+		*s = parts(*p.Text)
+	case p.Type == "thinking" || p.Type == "reasoning" || p.Type == "reference":
+		*s = ""
+	default:
+		*s = parts(fmt.Sprintf("(left out: content of the kind %.60q)", p.Type))
+	}
 	return nil
 }

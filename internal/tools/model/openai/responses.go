@@ -174,8 +174,16 @@ func (a *response) Take(in model.Event) error {
 		return err
 	}
 	switch {
-	case present(e.Error), e.Type == "error":
+	case present(e.Error), e.Type == "error", in.Name == "error":
 		return in.Refusal(a.p, a.Begun())
+	case in.Whole:
+		if err := in.Decode(&e.Response); err != nil {
+			return err
+		}
+		if len(e.Response.Output) == 0 {
+			return in.NotAnswer()
+		}
+		return a.close(&e.Response)
 	case e.Type == "response.failed":
 		a.whole = &e.Response
 		if present(e.Response.Error) {

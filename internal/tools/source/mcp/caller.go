@@ -260,6 +260,7 @@ func (f *flight) rounds(ctx context.Context, send func(m sdk.Meta, in sdk.InputR
 		if err != nil || !r.more {
 			return err
 		}
+		deliveryOf(ctx).notePartly()
 		if in, err = f.fulfil(ctx, r.asks); err != nil {
 			return err
 		}

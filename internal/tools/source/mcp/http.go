@@ -1,10 +1,21 @@
 package mcp
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
 	"net/http"
+	"regexp"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/remitrun/remit/internal/base/eventstream"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // HTTP is the transport of a server at a URL, through rt, which decides every
@@ -12,8 +23,232 @@ import (
 // this URL.
 func HTTP(url string, rt http.RoundTripper, login auth.OAuthHandler) sdk.Transport {
 	return &sdk.StreamableClientTransport{
-		Endpoint: url, MaxEventSize: MaxMessage, MaxRetries: 2,
-		HTTPClient:   &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		Endpoint: url, MaxEventSize: 2 * MaxMessage, MaxRetries: 2, // a mended message may be larger than it was sent
+		HTTPClient:   &http.Client{Transport: &web{rt: rt}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		OAuthHandler: login,
+	}
+}
+
+// web sends the SDK's requests, and gives it answers that it can read: it knows fewer forms of
+// sessions that ended and of event streams than servers send.
+type web struct {
+	rt      http.RoundTripper
+	waiting pending
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+	call := w.note(req)
+	d := deliveryOf(req.Context())
+	resp, err := w.rt.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.Method != http.MethodDelete && req.Header.Get(sessionHeader) != "" && endsSession(resp) {
+		d.noteLost()
+		_ = resp.Body.Close() // its content is read
+		resp.Body, resp.StatusCode, resp.Status = http.NoBody, http.StatusNotFound, "404 Not Found"
+		return resp, nil
+	}
+	kind := mediaType(resp.Header)
+	reads := kind == "text/event-stream" || req.Method == http.MethodPost && (kind == "" || kind == "application/json" || kind == "text/plain")
+	if resp.StatusCode == http.StatusOK && reads {
+		resp.Header.Set("Content-Type", "text/event-stream")
+		resp.Header.Del("Content-Length")
+		resp.ContentLength = -1
+		resp.Body = &mended{body: resp.Body, in: eventstream.NewReader(resp.Body, MaxMessage), waiting: &w.waiting, call: call}
+	}
+	return resp, nil
+}
+
+// note notes the request in a body, whose answer is mended later. It returns nil if there is none.
+func (w *web) note(req *http.Request) *jsonrpc.Request {
+	if req.Method != http.MethodPost || req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = body.Close() }()
+	raw, err := io.ReadAll(body)
+	if err != nil {
+		return nil
+	}
+	m, err := jsonrpc.DecodeMessage(raw)
+	if r, ok := m.(*jsonrpc.Request); err == nil && ok && r.IsCall() {
+		w.waiting.addLatest(r)
+		return r
+	}
+	return nil
+}
+
+func mediaType(h http.Header) string {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil {
+		kind, _, _ = strings.Cut(h.Get("Content-Type"), ";")
+	}
+	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+const sessionHeader = "Mcp-Session-Id"
+
+// maxRefusal is how much of a refusal is read, in bytes.
+const maxRefusal = 64 << 10
+
+// ofSession finds the words of servers that do not know a session.
+var ofSession = regexp.MustCompile(`(?i)session|not initiali[sz]ed|uninitiali[sz]ed`)
+
+// endsSession reports whether a refusal says that the server does not know the request's session.
+// The protocol has 404 for that. Some servers send 400, 401 or 410, and say it in words.
+func endsSession(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusNotFound, http.StatusBadRequest, http.StatusGone:
+	case http.StatusUnauthorized:
+		if resp.Header.Get("WWW-Authenticate") != "" {
+			return false // a login is wanted
+		}
+	default:
+		return false
+	}
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	resp.Body = &rest{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	var said struct {
+		Error struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	if err == nil && json.Unmarshal(head, &said) == nil && said.Error.Code == jsonrpc.CodeMethodNotFound {
+		return false
+	}
+	return resp.StatusCode == http.StatusNotFound || ofSession.Match(head)
+}
+
+// rest is a body whose beginning was read.
+type rest struct {
+	io.Reader
+	io.Closer
+}
+
+// mended is the body of an answer as an event stream that the SDK can read.
+type mended struct {
+	body    io.ReadCloser
+	in      *eventstream.Reader
+	waiting *pending
+	call    *jsonrpc.Request // the request that the body answers; nil: none
+	begun   bool
+	ready   []byte
+	err     error
+}
+
+func (m *mended) Close() error { return m.body.Close() }
+
+// Read implements io.Reader.
+func (m *mended) Read(b []byte) (int, error) {
+	for len(m.ready) == 0 {
+		if m.err != nil {
+			return 0, m.err
+		}
+		m.next()
+	}
+	n := copy(b, m.ready)
+	m.ready = m.ready[n:]
+	return n, nil
+}
+
+// next makes the next event ready.
+func (m *mended) next() {
+	if !m.begun {
+		m.begun = true
+		c, err := m.in.Opening()
+		if err != nil {
+			m.err = err
+			return
+		}
+		if c == '{' || c == '[' {
+			m.document()
+			return
+		}
+	}
+	e, err := m.in.Next()
+	if errors.Is(err, eventstream.ErrTooLong) {
+		m.fail(errTooLong)
+		return
+	}
+	if err != nil {
+		m.err = err
+		return
+	}
+	if e.Unfinished && !json.Valid(e.Data) {
+		return
+	}
+	if e.ID != "" {
+		m.ready = append(m.ready, "id: "+e.ID+"\n"...)
+	}
+	if e.Retry != "" {
+		m.ready = append(m.ready, "retry: "+e.Retry+"\n"...)
+	}
+	if len(e.Data) > 0 && (e.Name == "" || e.Name == "message") && isMessage(e.Data) {
+		m.messages(e.Data)
+	}
+	if len(m.ready) > 0 {
+		m.ready = append(m.ready, '\n')
+	}
+}
+
+// document makes a body that is JSON ready.
+func (m *mended) document() {
+	raw, err := io.ReadAll(io.LimitReader(m.in.Rest(), MaxMessage+1))
+	raw = bytes.TrimPrefix(bytes.TrimSpace(raw), []byte("\xef\xbb\xbf"))
+	switch {
+	case err != nil:
+		m.err = err
+	case len(raw) > MaxMessage:
+		m.fail(errTooLong)
+	case !isMessage(raw):
+		m.fail(fault.New(fault.ToolFailed, "its answer is not a message: %s", quoted(string(raw), 200)))
+	default:
+		m.messages(raw)
+		m.ready, m.err = append(m.ready, '\n'), io.EOF
+	}
+}
+
+// fail answers the request with an error, and ends the body.
+func (m *mended) fail(why *fault.Error) {
+	m.err = why
+	if m.call == nil {
+		return
+	}
+	out, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: m.call.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.Message(why)}})
+	if err == nil {
+		m.ready = append(append(append(m.ready, "data: "...), out...), "\n\n"...)
+	}
+}
+
+// messages makes a message ready, or a list of them.
+func (m *mended) messages(raw []byte) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		list = []json.RawMessage{raw}
+	}
+	for i, one := range list {
+		if i > 0 {
+			m.ready = append(m.ready, '\n')
+		}
+		if msg, err := jsonrpc.DecodeMessage(one); err == nil {
+			if r, ok := msg.(*jsonrpc.Response); ok {
+				if method, ok := m.waiting.take(r); ok {
+					mend(r, method)
+					if out, err := jsonrpc.EncodeMessage(r); err == nil {
+						one = out
+					}
+				}
+			}
+		}
+		var flat bytes.Buffer // an event's data ends with its line
+		if json.Compact(&flat, one) == nil {
+			one = flat.Bytes()
+		}
+		m.ready = append(append(append(m.ready, "data: "...), one...), '\n')
 	}
 }

@@ -174,10 +174,19 @@ func (l *live) word(err error, what string) error {
 		text = fault.Message(coded)
 	}
 	e := fault.Wrap(fault.ToolFailed, err, "the MCP server %q %s: %s", l.server.cfg.Name, what, quoted(text, 500))
+	hint := ""
 	if l.server.cfg.Logs != "" {
-		return e.WithHint("its standard error is in %s", l.server.cfg.Logs)
+		hint = "its standard error is in " + l.server.cfg.Logs
 	}
-	return e
+	if io, ok := l.link.Transport.(*stdio); ok {
+		if n, first := io.lines.noiseSoFar(); n > 0 {
+			hint = strings.TrimPrefix(fmt.Sprintf("%s; %d lines of its standard output are not messages, the first: %s", hint, n, first), "; ")
+		}
+	}
+	if hint == "" {
+		return e
+	}
+	return e.WithHint("%s", hint)
 }
 
 // tell passes progress on to its call.
@@ -225,7 +234,7 @@ func (m *metered) Connect(ctx context.Context) (sdk.Connection, error) {
 	if m.live.link.Remote { // over HTTP the SDK needs its own connection; its bodies are bounded where they are read
 		return c, nil
 	}
-	return &meteredConn{Connection: c, live: m.live, waiting: map[jsonrpc.ID]bool{}, left: burst, at: time.Now()}, nil
+	return &meteredConn{Connection: c, live: m.live, left: burst, at: time.Now()}, nil
 }
 
 const (
@@ -238,10 +247,11 @@ type meteredConn struct {
 	sdk.Connection
 	live *live
 
-	mu      sync.Mutex
-	waiting map[jsonrpc.ID]bool // requests without an answer
-	left    float64
-	at      time.Time
+	waiting pending
+
+	mu   sync.Mutex
+	left float64
+	at   time.Time
 }
 
 // Read implements the SDK's Connection.
@@ -292,13 +302,15 @@ func (l *live) heed(m jsonrpc.Message) bool {
 
 // admit reports whether a message has a receiver.
 func (c *meteredConn) admit(m jsonrpc.Message) (bool, error) {
+	r, answer := m.(*jsonrpc.Response)
+	if answer {
+		if method, ok := c.waiting.take(r); ok {
+			mend(r, method)
+			return true, nil
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, answer := m.(*jsonrpc.Response)
-	if answer && c.waiting[r.ID] {
-		delete(c.waiting, r.ID)
-		return true, nil
-	}
 	now := time.Now()
 	c.left = min(burst, c.left+now.Sub(c.at).Seconds()*perSecond)
 	c.at = now
@@ -310,14 +322,8 @@ func (c *meteredConn) admit(m jsonrpc.Message) (bool, error) {
 
 // Write implements the SDK's Connection.
 func (c *meteredConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
-		c.mu.Lock()
-		if len(c.waiting) >= maxWait {
-			c.mu.Unlock()
-			return fault.New(fault.ToolFailed, "%d requests wait for an answer", maxWait)
-		}
-		c.waiting[r.ID] = true
-		c.mu.Unlock()
+	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() && !c.waiting.add(r) {
+		return fault.New(fault.ToolFailed, "%d requests wait for an answer", maxWait)
 	}
 	return c.Connection.Write(ctx, m)
 }

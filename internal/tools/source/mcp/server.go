@@ -92,6 +92,7 @@ type Server struct {
 	notYet   time.Time // it is not started again before then
 	lastErr  error
 	closed   bool
+	remote   bool           // it is elsewhere: calls wait for the next attempt to reach it
 	called   time.Time      // when a tool of it was called last
 	offered  Offered        // besides tools, as listed last
 	subs     map[string]int // watched resources, and the number of watchers
@@ -241,7 +242,11 @@ func (s *Server) failed(err error) {
 	s.failures++
 	s.lastErr = err
 	if s.failures > 1 { // a single failure: the next call tries again at once
-		s.notYet = time.Now().Add(min(firstBackoff<<min(s.failures-2, 10), maxBackoff))
+		most := maxBackoff
+		if s.remote {
+			most = maxPatience
+		}
+		s.notYet = time.Now().Add(min(firstBackoff<<min(s.failures-2, 10), most))
 	}
 }
 
@@ -367,6 +372,9 @@ func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started
 	if err != nil {
 		return nil, false, err
 	}
+	s.mu.Lock()
+	s.remote = link.Remote
+	s.mu.Unlock()
 	// A server that never reads blocks all writes to it, so it is ended as soon as its time is
 	// over. One that was cut off was never used: it has nothing to end well.
 	end := sync.OnceFunc(func() {
@@ -383,6 +391,9 @@ func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started
 		err = ctx.Err()
 	}
 	if err == nil {
+		if link.Remote {
+			s.watchEnd(l)
+		}
 		s.resubscribe(ctx, l)
 		if link.Remote && s.cfg.Stream > 0 {
 			cut := s.relist

@@ -79,7 +79,7 @@ func (p *process) start(context.Context) (*mcp.Link, error) {
 		why = cmd.Wait()
 	}()
 	return &mcp.Link{
-		Transport: mcp.Stdio(outR, in), Ended: ended, Why: func() error { return why },
+		Transport: mcp.Stdio(outR, in, nil), Ended: ended, Why: func() error { return why },
 		Stop: func() {
 			_ = cmd.Process.Kill()
 			<-ended
@@ -157,16 +157,18 @@ func TestToolsAreAsTheServerSays(t *testing.T) {
 // error, or as if nothing were wrong, and the next call works.
 func TestBadServers(t *testing.T) {
 	for name, want := range map[string]struct{ out, err string }{
-		"crash":    {err: "exit status 9"},
-		"big":      {err: "more than 16 MiB"},
-		"twice":    {out: "first"},
-		"stranger": {out: "mine"},
-		"disorder": {out: "late"},
-		"flood":    {err: "too many unsolicited messages"},
-		"ask":      {out: "asked"},
-		"garbage":  {err: "standard output is not MCP"},
-		"fails":    {err: `the tool failed: it went \x1b[31mwrong`},
-		"reveal":   {err: "refused the call (-32602): no such tool"},
+		"crash":       {err: "exit status 9"},
+		"big":         {err: "more than 16 MiB"},
+		"twice":       {out: "first"},
+		"stranger":    {out: "mine"},
+		"disorder":    {out: "late"},
+		"flood":       {err: "too many unsolicited messages"},
+		"ask":         {out: "asked"},
+		"garbage":     {err: "standard output is not MCP"},
+		"noise":       {out: "after the noise"},
+		"noise flood": {err: "too many lines that are not messages, the first: DEBUG"},
+		"fails":       {err: `the tool failed: it went \x1b[31mwrong`},
+		"reveal":      {err: "refused the call (-32602): no such tool"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := newServer(t, "honest")
@@ -198,9 +200,9 @@ func TestBadServers(t *testing.T) {
 
 func TestServersThatDoNotStart(t *testing.T) {
 	for mode, want := range map[string]string{
-		"exits":  "exit status 7",
-		"banner": "standard output is not MCP",
-		"silent": "did not answer within 2s",
+		"exits":       "exit status 7",
+		"banner exit": `exit status 7 (its standard error is in the.log; 1 lines of its standard output are not messages, the first: Welcome to the server!)`,
+		"silent":      "did not answer within 2s",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			s, _ := newServer(t, mode, func(c *mcp.Config) {
@@ -214,7 +216,11 @@ func TestServersThatDoNotStart(t *testing.T) {
 			}
 		})
 	}
-	s, _ := newServer(t, "dies when probed")
+	s, _ := newServer(t, "banner")
+	if n := len(discover(t, s)); n == 0 {
+		t.Error("a server that first writes a banner is not reached")
+	}
+	s, _ = newServer(t, "dies when probed")
 	if n := len(discover(t, s)); n == 0 {
 		t.Error("a server that knows only the handshake is not reached")
 	}

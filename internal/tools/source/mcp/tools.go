@@ -35,11 +35,15 @@ const (
 
 // Discover lists the server's tools as it describes them.
 func (s *Server) Discover(ctx context.Context) ([]*Tool, error) {
-	l, done, err := s.use(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+	var out []*Tool
+	err := s.inSession(ctx, func(ctx context.Context, l *live) (err error) {
+		out, err = s.discover(ctx, l)
+		return err
+	})
+	return out, err
+}
+
+func (s *Server) discover(ctx context.Context, l *live) ([]*Tool, error) {
 	version := ""
 	if r := l.session.InitializeResult(); r != nil && r.ServerInfo != nil {
 		version = clip.Text(r.ServerInfo.Version, 100)
@@ -147,12 +151,17 @@ func (t *Tool) run(ctx context.Context, p permit.Permit, args tool.Args) (tool.R
 	if !p.Live() {
 		return tool.Result{}, fault.New(fault.HandleRefused, "the call is over, or was never allowed")
 	}
+	var res tool.Result
+	err := t.server.inSession(ctx, func(ctx context.Context, l *live) (err error) {
+		res, err = t.runOn(ctx, l, p, args)
+		return err
+	})
+	return res, err
+}
+
+// runOn has the server carry the call out, on one connection.
+func (t *Tool) runOn(ctx context.Context, l *live, p permit.Permit, args tool.Args) (tool.Result, error) {
 	s := t.server
-	l, done, err := s.use(ctx)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	defer done()
 	s.mu.Lock()
 	s.called = time.Now()
 	s.mu.Unlock()

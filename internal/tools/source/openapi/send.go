@@ -148,7 +148,7 @@ func (s *Source) limited(a *answer) (after time.Duration, said bool) {
 	now := s.now()
 	switch {
 	case a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable:
-		after, said = retryAfter(a.header.Get("Retry-After"), now)
+		after, said = pause.RetryAfter(a.header, now)
 	case a.status != http.StatusForbidden:
 		return 0, false
 	}
@@ -163,15 +163,6 @@ func (s *Source) limited(a *answer) (after time.Duration, said bool) {
 		s.mu.Unlock()
 	}
 	return after, said
-}
-
-// retryAfter reads the header: seconds, or a date.
-func retryAfter(v string, now time.Time) (time.Duration, bool) {
-	if secs, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(secs) * time.Second, true
-	}
-	at, err := http.ParseTime(v)
-	return at.Sub(now), err == nil
 }
 
 // hold waits until the server takes requests again, or fails where that is long.
