@@ -188,7 +188,7 @@ var mayImport = map[string]string{
 	"tools/source/extension":   "base/canon tools/extension base/fault tools/infer authority/permit authority/policy authority/policy/command authority/policy/target confine/sandbox base/tool",
 	"tools/executor/wasm":      "base/pause base/regex base/clip base/schema base/document base/canon base/fault tools/infer authority/permit authority/policy confine/files base/tool github.com/tetratelabs/wazero crypto/rand",
 	"tools/source/wasm":        "tools/executor/wasm",
-	"tools/source/mcp":         "base/eventstream base/clip base/canon base/fault tools/infer authority/permit authority/policy authority/policy/target base/tool github.com/modelcontextprotocol/go-sdk golang.org/x/oauth2 net/http",
+	"tools/source/mcp":         "base/eventstream base/regex base/clip base/canon base/fault tools/infer authority/permit authority/policy authority/policy/target base/tool github.com/modelcontextprotocol/go-sdk golang.org/x/oauth2 net/http",
 	// capabilities
 	"agents/capability/noop":         "agents/capability",
 	"agents/capability/currenttime":  "tools/typed agents/capability base/fault base/near authority/permit base/tool",

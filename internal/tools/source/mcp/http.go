@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/eventstream"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // HTTP is the transport of a server at a URL, through rt, which decides every
@@ -97,7 +97,7 @@ const sessionHeader = "Mcp-Session-Id"
 const maxRefusal = 64 << 10
 
 // ofSession finds the words of servers that do not know a session.
-var ofSession = regexp.MustCompile(`(?i)session|not initiali[sz]ed|uninitiali[sz]ed`)
+var ofSession = regex.Lazy(`(?i)session|not initiali[sz]ed|uninitiali[sz]ed`)
 
 // endsSession reports whether a refusal says that the server does not know the request's session.
 // The protocol has 404 for that. Some servers send 400, 401 or 410, and say it in words.
