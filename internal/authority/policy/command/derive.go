@@ -141,7 +141,7 @@ func (d *deriver) starts(p *program, name string, args []string) {
 	switch p.run {
 	case byNothing:
 		d.certain(name, r)
-	case byFind, byShell, byGit, bySed, byAwk, byTmux, bySu, byScript, byRsync, byHg, byTar, byGo, byCompiler, byRustc, byIP, byOpenSSL:
+	case byFind, byShell, byGit, bySed, byJq, byLess, byAwk, byTmux, bySu, byScript, byRsync, byHg, byTar, byGo, byCompiler, byRustc, byIP, byOpenSSL:
 		d.follow(p, r, args)
 	default:
 		r, rest, why := p.scan(args, d.assignable)
@@ -181,6 +181,10 @@ func (d *deriver) follow(p *program, r *parsed, rest []string) {
 		runGdb(d, r, rest)
 	case bySed:
 		runSed(d, r)
+	case byJq:
+		runJq(d, r)
+	case byLess:
+		runLess(d, r)
 	case byAwk:
 		runAwk(d, rest)
 	case byTmux:
@@ -281,7 +285,7 @@ func (d *deriver) file(kind tool.ActionKind, p string) {
 	case !d.env.Foreign && loopback.MatchString(full): // in the sandbox's own network
 	case strings.HasPrefix(full, "/dev/tcp/"), strings.HasPrefix(full, "/dev/udp/"):
 		d.add(tool.Action{Kind: kind, Unknown: "some shells open a network connection for " + full + "; use curl, or a tool that fetches URLs"})
-	case full != "" && (d.env.Foreign || !InOwnFolder(full) && !ownDevice.MatchString(full)):
+	case full != "" && (d.env.Foreign || !InOwnFolder(full) && !ownDevice.MatchString(full) || kind == tool.FileWrite && p[0] != '/' && d.beside(full)):
 		d.add(tool.Action{Kind: kind, Path: full})
 	case full != "":
 		d.add(tool.Action{Kind: kind, Path: full, Argument: tool.FileArgument})

@@ -21,22 +21,34 @@ var fileList = []program{
 	{names: "truncate", grammar: grammar{harmless: true, known: "-co -rs= --io-blocks --no-create --reference= --size= --help --version"}, files: fileWords{rest: writes}},
 	{names: "chmod chown chgrp", grammar: grammar{harmless: true, known: `-HLPRcfhvrwxXstugoa --changes --dereference --from= --no-dereference --no-preserve-root --preserve-root --quiet --recursive --reference= --silent --verbose --help --version`},
 		files: fileWords{first: ignored, rest: writes, unless: "reference r w x X s t u g o a", tree: "R recursive"}},
+	{names: "mkfifo mknod", grammar: grammar{harmless: true, known: "-Z -m= --context=? --mode= --help --version"}, files: fileWords{rest: writes}},
+	{names: "mktemp", grammar: grammar{harmless: true, known: "-dqutV -p= --directory --dry-run --quiet --suffix= --tmpdir=? --help --version"},
+		files: fileWords{write: "p tmpdir", rest: writes, other: "p t u dry-run tmpdir", with: ignored}},
+	{names: "sponge", grammar: grammar{harmless: true, known: "-ah"}, files: fileWords{rest: writes}},
 	{names: "tee", grammar: grammar{harmless: true, known: "-aip --append --ignore-interrupts --output-error=? --help --version"}, files: fileWords{rest: writes}},
-	{names: "gzip gunzip bzip2 bunzip2 xz unxz", grammar: grammar{harmless: true, digits: true, known: `-LNVcdefhHklnqrstvz0123456789 -SCFMT= --best --compress --decompress --uncompress --extreme --fast --force --format= --check= --keep --license --list --name --no-name --quiet
+	{names: "gzip gunzip bzip2 bunzip2 xz unxz lzma unlzma", grammar: grammar{harmless: true, digits: true, known: `-LNVcdefhHklnqrstvz0123456789 -SCFMT= --best --compress --decompress --uncompress --extreme --fast --force --format= --check= --keep --license --list --name --no-name --quiet
 		--recursive --rsyncable --small --stdout --to-stdout --suffix= --synchronous --test --threads= --memlimit= --verbose --help --long-help --version`},
 		files: fileWords{rest: takes, other: "c stdout to-stdout t test l list", with: reads, tree: "r recursive"}},
+	{names: "zstd unzstd zstdmt", grammar: grammar{harmless: true, behind: true, known: `-0123456789BCHMTVcdfhklqrtvz -Do= --adapt --asyncio --auto-threads= --check --compress --content-size --decompress --exclude-compressed --fast=? --filelist= --force --format= --keep --list --long=? --no-asyncio --no-check
+		--no-content-size --no-dictID --no-pass-through --no-progress --no-sparse --output-dir-flat= --output-dir-mirror= --pass-through --patch-from= --progress --quiet --rm --rsyncable --single-thread --size-hint= --sparse --stdout --stream-size= --test --trace= --uncompress --ultra --verbose --help --version`},
+		files: fileWords{read: "D filelist patch-from", write: "o output-dir-flat output-dir-mirror trace", rest: changes, other: "c l o t list output-dir-flat output-dir-mirror stdout test", with: reads, tree: "r"}},
+	{names: "lz4 unlz4 lz4cat", grammar: grammar{harmless: true, known: "-0123456789HVXcdfhklmqrtvz -B=? -D= --best --content-size --fast=? --favor-decSpeed --help --keep --list --no-content-size --no-crc --no-frame-crc --no-sparse --quiet --rm --sparse --verbose --version"},
+		files: fileWords{read: "D", first: reads, rest: writes, other: "m r list", with: changes}},
+	// The option -g starts programs of other systems than Git.
+	{names: "patch", grammar: grammar{harmless: true, known: `-ERNZTbcflnstuv -BDFVYdiprz= --backup --backup-if-mismatch --basename-prefix= --batch --binary --context --directory= --dry-run --force --forward --fuzz= --ifdef= --ignore-whitespace --input= --merge=? --no-backup-if-mismatch --normal --output= --posix --prefix= --quiet
+		--quoting-style= --read-only= --reject-file= --reject-format= --remove-empty-files --reverse --set-time --set-utc --silent --strip= --suffix= --unified --verbose --version-control= --help --version -o=`},
+		files: fileWords{read: "i input", write: "B o output prefix r reject-file", first: changes, rest: reads}},
 	{names: "tar", grammar: grammar{bundle: true, digits: true, known: tarKnown},
-		files: fileWords{read: "T X files-from exclude-from", rest: reads, write: "g listed-incremental index-file volno-file",
-			other: "x extract get t list d diff compare", with: ignored, tree: "*"}, run: byTar},
+		files: fileWords{read: "T X files-from exclude-from owner-map group-map", rest: ignored, write: "g listed-incremental index-file volno-file"}, run: byTar},
 	{names: "cpio", grammar: grammar{known: "-0aABcdfiklLmnopqrtuvVW -CDEFHIMOR= --extract --create --pass-through --format= --list --verbose --quiet --null --make-directories --unconditional --preserve-modification-time --no-absolute-filenames --absolute-filenames --directory= --file= --owner= --dereference --link --renumber-inodes --sparse --append --reset-access-time --pattern-file= --nonmatching --numeric-uid-gid --no-preserve-owner --dot --block-size= --io-size= --help --version"},
-		files: fileWords{read: "E", rest: ignored}},
-	{names: "unzip", grammar: grammar{harmless: true, known: "-aAbBcCfhjKlLMnNopPqtTuvVXzZ:^ -dIOx="}, files: fileWords{first: reads, rest: ignored}},
+		files: fileWords{read: "E I pattern-file", write: "O F file", rest: ignored, other: "p pass-through", with: writes, puts: "D directory", quiet: "o create p pass-through t list"}},
+	{names: "unzip", grammar: grammar{harmless: true, known: "-aAbBcCfhjKlLMnNopPqtTuvVXzZ:^ -dIOx="}, files: fileWords{first: reads, rest: ignored, puts: "d", quiet: "l t p c v z Z T"}},
 	// Two letters can be one option of zip, with a value: -lf, -TT. So only bundles that are listed are known.
-	{names: "zip", grammar: grammar{digits: true, single: true, known: "-r -q -v -j -m -u -f -d -e -y -D -X -o -S -J -k -@ -rq -qr -rv -vr -rj -jr -rqj -rjq -qrj -r9 -9r -rq9 -r0 -0r -ry -yr -rqy -qry -ru -ur -rm -jq -qj -rX -Xr -rqX -qrX -b= -n= -t= -x= -i= -P= --recurse-paths --junk-paths --quiet --exclude= --include= --update --freshen --delete --encrypt --symlinks --compression-method= --verbose --help --version"}, files: fileWords{first: writes, rest: reads, tree: "*"}},
+	{names: "zip", grammar: grammar{digits: true, single: true, known: "-r -q -v -j -m -u -f -d -e -y -D -X -o -S -J -k -@ -rq -qr -rv -vr -rj -jr -rqj -rjq -qrj -r9 -9r -rq9 -r0 -0r -ry -yr -rqy -qry -ru -ur -rm -jq -qj -rX -Xr -rqX -qrX -b*= -n= -t= -x= -i= -P= --recurse-paths --junk-paths --quiet --exclude= --include= --update --freshen --delete --encrypt --symlinks --compression-method= --verbose --help --version"}, files: fileWords{write: "b", sent: "x i include exclude", first: writes, rest: reads, tree: "*", other: "m", with: takes}},
 	{names: "dd", grammar: grammar{harmless: true, known: "--help --version"}},
 	{names: "fd fdfind", grammar: grammar{known: `-HIuasiFLp0lqV1h -gdEteSoBj= -g -c= --hidden --no-hidden --no-ignore --no-ignore-vcs --no-ignore-parent --unrestricted --case-sensitive --ignore-case --glob --regex --fixed-strings --absolute-path --follow --full-path
 		--print0 --max-depth= --min-depth= --exact-depth= --exclude= --prune --type= --extension= --size= --changed-within= --changed-before= --owner= --color= --threads= --max-results= --list-details --quiet --show-errors
-		--base-directory= --path-separator= --search-path= --strip-cwd-prefix=? --one-file-system --and= --hyperlink=? --format= --ignore-file= --ignore --help --version`}},
+		--base-directory= --path-separator= --search-path= --strip-cwd-prefix=? --one-file-system --and= --hyperlink=? --format= --ignore-file= --ignore --help --version`}, files: fileWords{read: "ignore-file", rest: ignored}},
 	{names: "rsync", grammar: grammar{known: rsyncKnown}, files: fileWords{read: "exclude-from include-from files-from password-file", write: "log-file", rest: reads, last: writes, tree: "*",
 		other: "remove-source-files remove-sent-files", with: takes}, run: byRsync},
 }

@@ -1,13 +1,12 @@
 package command
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
-
-	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // gitConfig are configuration keys, with a value or for any, that cannot make
@@ -45,7 +44,10 @@ func runGit(d *deriver, args []string) {
 			d.unknown("git's option -c can make it start any program; leave it out")
 			return
 		case g.option == "C":
+			d.gitFolder(g.text)
 			d.move(g.text)
+		case g.option == "work-tree":
+			d.gitFolder(g.text)
 		}
 	}
 	if len(r.rest) > 0 {
@@ -85,14 +87,7 @@ func (d *deriver) gitCommand(sub string, args []string) {
 	if why := gitProblem(sub, r, d.search != nil); why != "" {
 		d.unknownUse("git "+sub, why)
 	}
-	for _, g := range r.given {
-		switch {
-		case g.option == "output", g.option == "o" && sub == "archive":
-			d.argument(writes, g.text, tool.FileArgument)
-		case g.option == "output-directory", g.option == "o" && (sub == "format-patch" || sub == "bugreport" || sub == "diagnose"):
-			d.argument(writes, g.text, tool.TreeArgument)
-		}
-	}
+	d.gitFiles(sub, r)
 	for _, w := range args {
 		if strings.HasPrefix(w, "ext::") || strings.HasPrefix(w, "fd::") {
 			d.unknown("git starts a program for an address that begins with ext::; use https")
@@ -115,6 +110,8 @@ func gitProblem(sub string, r *parsed, searched bool) string {
 		return "its subcommand " + showWord(operands[0]) + " can start programs"
 	case sub == "archive" && (strings.HasPrefix(r.value("format"), "tar.") || strings.Contains(r.value("format"), "\x00")) && r.value("format") != "tar.gz":
 		return "its format is one for which the configuration names a program"
+	case sub == "archive" && !r.has("format") && strings.Contains(r.value("o")+r.value("output"), ".") && !gitArchives[path.Ext(r.value("o")+r.value("output"))]:
+		return "the end of its output's name can be a format for which the configuration names a program; add --format=tar"
 	}
 	for _, g := range r.given {
 		if (g.option == "s" || g.option == "strategy") && (sub == "merge" || sub == "pull" || sub == "rebase" || sub == "cherry-pick" || sub == "revert") && !gitStrategies[g.text] {
@@ -123,6 +120,9 @@ func gitProblem(sub string, r *parsed, searched bool) string {
 	}
 	return ""
 }
+
+// gitArchives are the ends of names of archives that git makes itself.
+var gitArchives = words(".tar .tgz .gz .zip")
 
 var gitBisect = words("start good bad new old skip reset log terms next")
 

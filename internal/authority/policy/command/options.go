@@ -13,8 +13,9 @@ import (
 //
 // The text known lists them as words: -a; -abc for three flags; -xy= for two with a value,
 // attached or the next word; -i=? for one whose value is always attached; --name, --name=,
-// --name=? in the same way. With single, a word of one dash is one option, as -name= or
-// -name, and -O* is any word that begins with -O.
+// --name=? in the same way. --name== takes two words, of which the second is its value. With
+// single, a word of one dash is one option, as -name= or -name, and -O* is any word that begins
+// with -O.
 type grammar struct {
 	known  string
 	single bool // -name is one option, not five
@@ -22,6 +23,8 @@ type grammar struct {
 	stop   int  // options end behind so many operands; 0: they can stand anywhere
 	digits bool // -5 is an option
 	bundle bool // the first word is short options, also without a dash
+	behind bool // short options take their values from the words behind theirs: -oa FILE is -o FILE -a
+	lists  bool // a word @FILE is a file of options
 	negate bool // --no-name is known if --name is
 	// harmless: no option of the program starts anything, known or not. So a word that is
 	// not literal can be any option.
@@ -39,6 +42,7 @@ const (
 	flagOnly           // without a value
 	valued             // with one, attached or the next word
 	attached           // with one only if it is attached
+	second             // with two words behind it, the second of which is the value
 )
 
 // optionSet is a grammar's text, read.
@@ -62,6 +66,8 @@ func (o *optionSet) add(w string, single bool) {
 	kind := flagOnly
 	if name, ok := strings.CutSuffix(w, "=?"); ok {
 		w, kind = name, attached
+	} else if name, ok := strings.CutSuffix(w, "=="); ok {
+		w, kind = name, second
 	} else if name, ok := strings.CutSuffix(w, "="); ok {
 		w, kind = name, valued
 	}
@@ -93,17 +99,17 @@ type parsed struct {
 
 	grammar *grammar
 	args    []string // not read yet
-	old     bool     // within a first word without a dash, as tar has it: its letters take their values from the words behind it
+	old     bool     // letters take their values from the words behind: as in tar's first word without a dash
 }
 
 // read reads a program's words. It goes on behind a problem, as if an unknown option had no
 // value, so that the files are still found that the words certainly name.
 func (s *grammar) read(args []string) *parsed {
-	r := &parsed{grammar: s, args: args}
+	r := &parsed{grammar: s, args: args, old: s.behind}
 	if s.bundle && len(args) > 0 && !nonLiteral(args[0]) && !strings.HasPrefix(args[0], "-") {
 		r.args, r.old = args[1:], true
 		r.letters(args[0])
-		r.old = false
+		r.old = s.behind
 	}
 	operands := 0
 	for len(r.args) > 0 {
@@ -133,6 +139,9 @@ func (s *grammar) read(args []string) *parsed {
 			}
 		case w == "-" || !strings.HasPrefix(w, "-"):
 			r.args = r.args[1:]
+			if s.lists && strings.HasPrefix(w, "@") {
+				r.fail("its word " + w + " is a file of options; write them out")
+			}
 			r.given = append(r.given, given{"", w})
 			operands++
 		default:
@@ -177,7 +186,10 @@ func (r *parsed) option(w string) {
 	case r.grammar.digits && strings.Trim(w[1:], "0123456789") == "", r.grammar.digits && r.grammar.lead && signedNumber.MatchString(w):
 	case kind == flagOnly && !has && (long || r.grammar.single):
 		r.add(name, "")
-	case kind != unlisted && kind != flagOnly && has && (long || r.grammar.single), kind == attached && (long || r.grammar.single):
+	case kind == second && !has && (long || r.grammar.single):
+		r.next(name)
+		r.add(name, r.next(name))
+	case (kind == valued || kind == attached) && has && (long || r.grammar.single), kind == attached && (long || r.grammar.single):
 		r.add(name, value)
 	case kind == valued && (long || r.grammar.single):
 		r.add(name, r.next(name))
@@ -213,7 +225,7 @@ func (r *parsed) letters(w string) {
 		switch kind := r.grammar.options().kinds[name]; {
 		case kind == flagOnly:
 			r.add(name, "")
-		case kind == attached, kind == valued && i+1 < len(w) && !r.old:
+		case kind == attached, kind == valued && i+1 < len(w) && (!r.old || r.grammar.behind && number(w[i+1:])):
 			r.add(name, w[i+1:])
 			return
 		case kind == valued:
@@ -224,6 +236,8 @@ func (r *parsed) letters(w string) {
 		}
 	}
 }
+
+func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // next takes the word that is an option's value.
 func (r *parsed) next(name string) string {
@@ -261,7 +275,7 @@ func (r *parsed) open(w string) bool {
 // nameOf gives the option whose value an unknown text behind b certainly is, or "".
 func (r *parsed) nameOf(b string) string {
 	set := r.grammar.options()
-	if name, _, has := strings.Cut(b, "="); has && (strings.HasPrefix(b, "--") || r.grammar.single) && set.kinds[name] > flagOnly {
+	if name, _, has := strings.Cut(b, "="); has && (strings.HasPrefix(b, "--") || r.grammar.single) && (set.kinds[name] == valued || set.kinds[name] == attached) {
 		return name
 	}
 	if r.grammar.single {

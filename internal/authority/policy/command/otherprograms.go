@@ -4,7 +4,7 @@ package command
 var otherList = []program{
 	{names: "pidstat", grammar: grammar{known: "-dhHIlRrstUuVvw -CGpT= --human --version --help"}},
 	{names: "fzf", grammar: grammar{known: "-ei0126mx -fqdn= --exact --filter= --query= --multi --no-multi --delimiter= --nth= --with-nth= --height= --layout= --reverse --border=? --prompt= --header= --header-lines= --ansi --select-1 --exit-0 --print0 --read0 --print-query --tac --no-sort --cycle --color= --no-color --preview-window= --info= --version --help"}},
-	{names: "enscript", grammar: grammar{known: "-1234567BGgjklmqrRz -bfFiLMnNopPsStT= --version --help"}},
+	{names: "enscript", grammar: grammar{known: "-1234567BGgjklmqrRz -bfFiLMnNopPsStT= --version --help"}, files: fileWords{write: "o p", rest: reads}},
 	{names: "cowsay cowthink", grammar: grammar{known: "-bdgnpstwyhl -eTW="}},
 	{names: "scrot", grammar: grammar{known: "-bcfhikmopsuvz -aCdDFlnqtw= --border --count --delay= --focused --overwrite --pointer --quality= --select --silent --thumb= --multidisp --version --help"}},
 	{names: "sysctl", grammar: grammar{known: "-aAbdeiNnqXhV -r= --all --binary --ignore --names --values --pattern= --quiet --version --help"}},

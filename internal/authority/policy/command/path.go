@@ -87,6 +87,7 @@ var alone = lazy(`env nice ionice nohup setsid timeout time stdbuf chrt taskset 
 	cp mv ln install ginstall rm mkdir rmdir unlink shred touch truncate chmod chown chgrp tee gzip gunzip bzip2 bunzip2 xz unxz cpio unzip zip dd fd fdfind
 	cat tac rev more wc comm md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum shasum nl fold fmt expand unexpand column head tail
 	less od hexdump hd xxd strings base64 base32 basenc sort uniq cut paste join cmp diff colordiff diff3 sdiff split grep egrep fgrep rgrep rg ag ack
+	csplit date du file iconv jq look lz4 lz4cat mkfifo mknod mktemp pr ptx shuf sponge tree tsort unlz4 unzstd zstd zstdmt
 	sed gsed awk gawk mawk nawk original-awk curl wget ssh-keygen ssh-add nc ncat netcat tcpdump ip nm objdump readelf strip size objcopy go sysctl`)
 
 // finds reports whether a known program looks for others in PATH that its arguments do not name.

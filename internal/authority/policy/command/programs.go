@@ -37,6 +37,8 @@ const (
 	byGdb
 	byGit
 	bySed
+	byJq
+	byLess
 	byAwk
 	byTmux
 	bySu
@@ -93,7 +95,7 @@ var startList = []program{
 		run: byFlock, operands: 1},
 	{names: "watch", grammar: grammar{lead: true, known: "-bcegtwpCrxhv -nq= -d=? --exec --interval= --differences=? --errexit --chgexit --equexit= --no-title --no-wrap --color --beep --precise --help --version"}, run: byWatch},
 	{names: "xargs", grammar: grammar{lead: true, known: `-0rtxop -adEILnPs= -eil=? --null --no-run-if-empty --verbose --exit --interactive --open-tty --arg-file= --delimiter= --max-args=
-		--max-procs= --max-chars= --max-lines=? --replace=? --eof=? --show-limits --help --version`}, run: byXargs},
+		--max-procs= --max-chars= --max-lines=? --replace=? --eof=? --show-limits --help --version`}, files: fileWords{read: "a arg-file"}, run: byXargs},
 	{names: "find", grammar: grammar{single: true, known: findKnown}, run: byFind},
 	{names: "sh bash dash ash ksh mksh rbash", grammar: grammar{lead: true, known: "-celufnvxi -oO= --posix --norc --noprofile --login --init-file= --rcfile="},
 		files: fileWords{read: "init-file rcfile", first: reads, rest: ignored, unless: "c s"}, run: byShell},

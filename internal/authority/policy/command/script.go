@@ -398,6 +398,9 @@ func (s *scripter) again(derive func()) {
 
 var functionName = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// plainNames are known programs whose names scripts also give to functions. None of them starts another program.
+var plainNames = lazy("csplit date du file iconv jq look patch pr ptx shuf sponge tree tsort yq zstd")
+
 // function derives a function's body. A call of it counts as such only behind
 // a definition that certainly runs; elsewhere it counts as a command, too.
 func (s *scripter) function(c *syntax.FuncDecl) {
@@ -413,7 +416,7 @@ func (s *scripter) function(c *syntax.FuncDecl) {
 		return
 	}
 	name := c.Name.Value
-	if _, known := builtins()[name]; known || programs()[name] != nil || reserved[name] {
+	if _, known := builtins()[name]; known || programs()[name] != nil && !plainNames()[name] || reserved[name] {
 		s.unknown("a function must not be called " + name + " like a known command; rename it")
 		return
 	}

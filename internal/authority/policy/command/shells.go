@@ -105,6 +105,11 @@ func runTar(d *deriver, r *parsed) {
 				d.unknownUse("tar", "a file that lists files can also have options; write --verbatim-files-from before its option -T")
 				return
 			}
+		case "f", "file":
+			if otherHost(g.text) && !r.has("force-local") {
+				d.unknownStart("tar", "its archive "+showWord(g.text)+" is on another host, which it reaches by a program; add --force-local for a file of that name")
+				return
+			}
 		}
 	}
 }

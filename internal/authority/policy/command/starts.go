@@ -127,6 +127,7 @@ var findNewer = regex.Lazy(`^-newer[aBcm][aBcmt]$`)
 func runFind(d *deriver, known *grammar, args []string) {
 	roots, inPaths, deletes := []string{}, true, false
 	args = d.hereInFull(args)
+	d.findLists(args)
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		switch {
@@ -181,6 +182,15 @@ func runFind(d *deriver, known *grammar, args []string) {
 	}
 	for _, r := range roots {
 		d.file(tool.FileDelete, r)
+	}
+}
+
+// findLists adds the files that list where to start.
+func (d *deriver) findLists(args []string) {
+	for i, w := range args {
+		if w == "-files0-from" && i+1 < len(args) {
+			d.argument(reads, args[i+1], tool.FileArgument)
+		}
 	}
 }
 

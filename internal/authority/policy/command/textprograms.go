@@ -5,7 +5,7 @@ package command
 var textList = []program{
 	{names: "cat", grammar: grammar{harmless: true, known: "-AETbenstuv --number --number-nonblank --show-all --show-ends --show-nonprinting --show-tabs --squeeze-blank --help --version"}, files: fileWords{rest: reads}},
 	{names: "tac", grammar: grammar{harmless: true, known: "-br -s= --before --regex --separator= --help --version"}, files: fileWords{rest: reads}},
-	{names: "rev zcat bzcat xzcat more", grammar: grammar{harmless: true, digits: true, known: "-0Vhdlfpcuseqkrtv -nS= --help --version --zero --force --list --quiet --silent --logical --print-over --no-pause --clean-print --squeeze --plain --lines= --exit-on-eof --keep --decompress --stdout --test --verbose --suffix="}, files: fileWords{rest: reads}},
+	{names: "rev zcat bzcat xzcat lzcat zstdcat more", grammar: grammar{harmless: true, digits: true, known: "-0Vhdlfpcuseqkrtv -nS= --help --version --zero --force --list --quiet --silent --logical --print-over --no-pause --clean-print --squeeze --plain --lines= --exit-on-eof --keep --decompress --stdout --test --verbose --suffix="}, files: fileWords{rest: reads}},
 	{names: "wc", grammar: grammar{harmless: true, known: "-Lclmw --bytes --chars --files0-from= --lines --max-line-length --words --total= --help --version"}, files: fileWords{read: "files0-from", rest: reads}},
 	{names: "comm", grammar: grammar{harmless: true, known: "-123iz --check-order --nocheck-order --output-delimiter= --total --zero-terminated --help --version"}, files: fileWords{rest: reads}},
 	{names: "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum shasum", grammar: grammar{harmless: true,
@@ -20,7 +20,7 @@ var textList = []program{
 	{names: "tail", grammar: grammar{harmless: true, digits: true, known: "-Ffqvzr -cnsb= --bytes= --follow=? --lines= --max-unchanged-stats= --pid= --quiet --retry --silent --sleep-interval= --verbose --zero-terminated --help --version"}, files: fileWords{rest: reads}},
 	{names: "less", grammar: grammar{harmless: true, digits: true, known: `-aABcCdeEfFgGiIJKLmMnNqQrRsSuUvVwWX~ -bhjkoOpPtTxyzD= --chop-long-lines --RAW-CONTROL-CHARS --raw-control-chars --quit-if-one-screen --no-init
 		--LINE-NUMBERS --line-numbers --ignore-case --IGNORE-CASE --quit-at-eof --QUIT-AT-EOF --squeeze-blank-lines --log-file= --LOG-FILE= --mouse --tilde --status-column --help --version`},
-		files: fileWords{read: "k", write: "o O log-file LOG-FILE", rest: reads}},
+		files: fileWords{read: "k T", write: "o O log-file LOG-FILE", rest: reads}, run: byLess},
 	{names: "bat batcat", grammar: grammar{known: `-ApnuPfVh -lHrm= --show-all --plain --language= --highlight-line= --file-name= --diff --diff-context= --tabs= --wrap= --chop-long-lines --terminal-width= --number
 		--color= --italic-text= --decorations= --force-colorization --paging= --map-syntax= --theme= --list-themes --style= --line-range= --list-languages --unbuffered --no-config --no-pager --squeeze-blank --squeeze-limit= --help --version`},
 		files: fileWords{rest: reads}},
@@ -29,17 +29,43 @@ var textList = []program{
 		--two-bytes-decimal --two-bytes-hex --two-bytes-octal --help --version`}, files: fileWords{read: "f format-file", rest: reads}},
 	{names: "xxd", grammar: grammar{harmless: true, single: true, known: "-a -b -c= -C -d -e -E -g= -h -i -l= -len= -n= -name= -o= -p -ps -plain -postscript -r -revert -R= -s= -seek= -u -v -cols= -bits -include -groupsize= -version -l* -s* -c* -g* -o*"},
 		files: fileWords{first: reads, rest: writes}},
-	{names: "strings", grammar: grammar{harmless: true, digits: true, known: "-adfhowvV -nteTsU= --all --data --bytes= --print-file-name --radix= --include-all-whitespace --target= --encoding= --unicode= --output-separator= --help --version"}, files: fileWords{rest: reads}},
+	{names: "strings", grammar: grammar{lists: true, harmless: true, digits: true, known: "-adfhowvV -nteTsU= --all --data --bytes= --print-file-name --radix= --include-all-whitespace --target= --encoding= --unicode= --output-separator= --help --version"}, files: fileWords{rest: reads}},
 	{names: "base64 base32 basenc", grammar: grammar{harmless: true, known: "-dDi -wb= --decode --ignore-garbage --wrap= --base16 --base2lsbf --base2msbf --base32 --base32hex --base64 --base64url --z85 --help --version"}, files: fileWords{rest: reads}},
 	{names: "sort", grammar: grammar{known: `-MRVbdfghimnrsuzcC -STkot= --batch-size= --buffer-size= --check=? --debug --dictionary-order --field-separator= --files0-from= --general-numeric-sort --human-numeric-sort --ignore-case
 		--ignore-leading-blanks --ignore-nonprinting --key= --merge --month-sort --numeric-sort --output= --parallel= --random-sort --random-source= --reverse --sort= --stable --temporary-directory= --unique --version-sort
-		--zero-terminated --help --version`}, files: fileWords{read: "files0-from random-source", write: "o output", rest: reads}},
+		--zero-terminated --help --version`}, files: fileWords{read: "files0-from random-source", write: "o output T temporary-directory", rest: reads}},
+	{names: "shuf", grammar: grammar{harmless: true, known: "-erz -ino= --echo --head-count= --input-range= --output= --random-source= --repeat --zero-terminated --help --version"},
+		files: fileWords{read: "random-source", write: "o output", rest: reads, other: "e echo i input-range", with: ignored}},
+	{names: "iconv", grammar: grammar{harmless: true, known: "-V?cls -fot= --from-code= --list --output= --silent --to-code= --verbose --help --usage --version"}, files: fileWords{write: "o output", rest: reads}},
+	{names: "pr", grammar: grammar{harmless: true, digits: true, known: `-FJTacdfmrtv -DNWhlow= -einsS=? --across --columns= --date-format= --double-space --expand-tabs=? --first-line-number= --form-feed --header= --indent= --join-lines --length= --merge --no-file-warnings --number-lines=? --omit-header
+		--omit-pagination --output-tabs=? --page-width= --pages= --sep-string=? --separator=? --show-control-chars --show-nonprinting --width= --help --version`}, files: fileWords{rest: reads}},
+	{names: "ptx", grammar: grammar{harmless: true, known: "-AGORTfrt -FMSWbgiow= --auto-reference --break-file= --flag-truncation= --format= --gap-size= --ignore-case --ignore-file= --macro-name= --only-file= --references --right-side-refs --sentence-regexp= --traditional --typeset-mode --width= --word-regexp= --help --version"},
+		files: fileWords{read: "b break-file i ignore-file o only-file", rest: reads, other: "G traditional", with: writes, first: reads}},
+	{names: "tsort", grammar: grammar{harmless: true, known: "--help --version"}, files: fileWords{rest: reads}},
+	{names: "look", grammar: grammar{harmless: true, known: "-abdfhV -t= --alphanum --alternative --ignore-case --terminate= --help --version"}, files: fileWords{first: ignored, rest: reads}},
+	{names: "date", grammar: grammar{harmless: true, known: "-Rjnu -dfrsv= -I=? --date= --debug --file= --iso-8601=? --reference= --resolution --rfc-2822 --rfc-3339= --rfc-email --set= --universal --utc --help --version"}, files: fileWords{read: "f file", rest: ignored}},
+	{names: "du", grammar: grammar{harmless: true, known: `-0DHLPSabcghklmnsx -BIXdt= --all --apparent-size --block-size= --bytes --count-links --dereference --dereference-args --exclude= --exclude-from= --files0-from= --human-readable --inodes --max-depth= --no-dereference --null --one-file-system
+		--separate-dirs --si --summarize --threshold= --time=? --time-style= --total --help --version`}, files: fileWords{read: "X exclude-from files0-from", rest: ignored}},
+	// The option -C writes a file that is named after another one, and -z starts unpackers.
+	{names: "file", grammar: grammar{harmless: true, known: "-0EILNSbcdhiklnprsv -FPefm= --apple --brief --checking-printout --debug --dereference --exclude= --exclude-quiet= --extension --files-from= --keep-going --list --magic-file= --mime --mime-encoding --mime-type --no-buffer --no-dereference --no-pad --no-sandbox --parameter= --preserve-date --print0 --raw --separator= --special-files --help --version"},
+		files: fileWords{read: "f files-from m magic-file", rest: reads, tree: "*"}},
+	// The option -R writes a file in each folder.
+	{names: "tree", grammar: grammar{harmless: true, behind: true, known: `-ACDFJNQSUXacdfghilnpqrstuvxy -HILPTo= --acl --caselinks --charset= --compress= --device --dirsfirst --du --filelimit= --filesfirst --fflinks --fromfile --fromtabfile --gitfile= --gitignore --hintro= --houtro= --hyperlink --ignore-case --info --infofile= --inodes
+		--matchdirs --metafirst --nolinks --noreport --opt-toggle --prune --scheme= --selinux --si --sort= --timefmt= --help --version`},
+		files: fileWords{read: "gitfile hintro houtro infofile", write: "o", rest: ignored, other: "fromfile fromtabfile", with: reads}},
+	{names: "jq", grammar: grammar{harmless: true, known: `-CMRSVabcefhjnrs -L= --arg== --args --argfile== --argjson== --ascii --ascii-output --binary --build-configuration --color-output --compact-output --exit-status --from-file --indent= --join-output --jsonargs --library-path= --monochrome-output --null-input --raw-input --raw-output
+		--raw-output0 --rawfile== --seq --slurp --slurpfile== --sort-keys --stream --stream-errors --tab --unbuffered --help --version`},
+		files: fileWords{read: "argfile rawfile slurpfile", first: ignored, rest: reads, unless: "f from-file", texts: "args jsonargs"}, run: byJq},
+	// Programs of this name differ in -s, -f and -L.
+	{names: "yq", grammar: grammar{harmless: true, known: `-CMNPRSVYcehijnruvy -Iopw= --arg== --args --argjson== --colors --compact-output --exit-status --in-place --indent= --indentless-lists --inplace --input-format= --no-colors --no-doc --null-input --output-format= --prettyPrint --rawfile== --raw-input --raw-output --slurpfile== --sort-keys --tojson
+		--unwrapScalar=? --verbose --width= --yaml-output --yaml-roundtrip --help --version`},
+		files: fileWords{read: "rawfile slurpfile", first: ignored, rest: reads, texts: "args", other: "i in-place inplace", with: changes}, run: byJq},
 	{names: "uniq", grammar: grammar{harmless: true, digits: true, known: `-Dcdiuz -fsw= --all-repeated=? --check-chars= --count --group=? --ignore-case --repeated --skip-chars= --skip-fields= --unique --zero-terminated --help --version`}, files: fileWords{first: reads, rest: writes}},
 	{names: "cut", grammar: grammar{harmless: true, known: "-nsz -bcdf= --bytes= --characters= --complement --delimiter= --fields= --only-delimited --output-delimiter= --zero-terminated --help --version"}, files: fileWords{rest: reads}},
 	{names: "paste", grammar: grammar{harmless: true, known: "-sz -d= --delimiters= --serial --zero-terminated --help --version"}, files: fileWords{rest: reads}},
 	{names: "join", grammar: grammar{harmless: true, known: "-iz -12aejotv= --check-order --header --ignore-case --nocheck-order --zero-terminated --help --version"}, files: fileWords{rest: reads}},
-	{names: "cmp", grammar: grammar{harmless: true, known: "-blsv -in= --bytes= --ignore-initial= --print-bytes --quiet --silent --verbose --help --version"}, files: fileWords{rest: reads}},
-	{names: "diff colordiff", grammar: grammar{harmless: true, digits: true, known: `-BENTZabcdeilnpqrstuvwyPH -CDFISUWXxL= --GTYPE-group-format= --LTYPE-line-format= --old-line-format= --new-line-format= --unchanged-line-format=
+	{names: "cmp zcmp bzcmp xzcmp", grammar: grammar{harmless: true, known: "-blsv -in= --bytes= --ignore-initial= --print-bytes --quiet --silent --verbose --help --version"}, files: fileWords{rest: reads}},
+	{names: "diff colordiff zdiff bzdiff xzdiff", grammar: grammar{harmless: true, digits: true, known: `-BENTZabcdeilnpqrstuvwyPH -CDFISUWXxL= --GTYPE-group-format= --LTYPE-line-format= --old-line-format= --new-line-format= --unchanged-line-format=
 		--old-group-format= --new-group-format= --unchanged-group-format= --changed-group-format= --brief --color=? --context=? --ed --exclude= --exclude-from= --expand-tabs --from-file= --horizon-lines= --ifdef= --ignore-all-space
 		--ignore-blank-lines --ignore-case --ignore-file-name-case --ignore-matching-lines= --ignore-space-change --ignore-tab-expansion --ignore-trailing-space --initial-tab --label= --left-column --line-format= --minimal
 		--new-file --no-dereference --no-ignore-file-name-case --normal --paginate --palette= --rcs --recursive --report-identical-files --show-c-function --show-function-line= --side-by-side --speed-large-files --starting-file=
@@ -50,7 +76,9 @@ var textList = []program{
 		files: fileWords{write: "o output", rest: reads}},
 	{names: "split", grammar: grammar{known: "-deux -Cablnt= --additional-suffix= --bytes= --elide-empty-files --hex-suffixes=? --line-bytes= --lines= --number= --numeric-suffixes=? --separator= --suffix-length= --unbuffered --verbose --help --version"},
 		files: fileWords{first: reads, rest: writes}},
-	{names: "grep egrep fgrep zgrep", grammar: grammar{harmless: true, digits: true, known: grepKnown},
+	{names: "csplit", grammar: grammar{harmless: true, known: "-kqsz -bfn= --digits= --elide-empty-files --keep-files --prefix= --quiet --silent --suffix-format= --suppress-matched --help --version"},
+		files: fileWords{first: reads, rest: ignored, puts: "f prefix"}},
+	{names: "grep egrep fgrep zgrep zegrep zfgrep bzgrep xzgrep", grammar: grammar{harmless: true, digits: true, known: grepKnown},
 		files: fileWords{read: "f file exclude-from", first: ignored, rest: reads, unless: "e f regexp file", tree: "r R recursive dereference-recursive d directories"}},
 	{names: "rgrep", grammar: grammar{harmless: true, digits: true, known: grepKnown},
 		files: fileWords{read: "f file exclude-from", first: ignored, rest: reads, unless: "e f regexp file", tree: "*"}},

@@ -1,6 +1,11 @@
 package command
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/regex"
+	"github.com/remitrun/remit/internal/base/tool"
+)
 
 // runSed judges sed's script: its commands e and s///e start programs. With
 // --sandbox sed itself refuses them.
@@ -31,19 +36,31 @@ func runSed(d *deriver, r *parsed) {
 		case nonLiteral(s):
 			d.unknownStart("sed", "its script is not literal, and e in it starts a program; write it out, or add --sandbox")
 			return
-		case !harmlessSed(s):
-			d.unknownStart("sed", "its script may hold the command e, or is not simple enough to tell; write it in parts behind -e, or add --sandbox")
-			return
+		default:
+			files, ok := readSed(s)
+			if !ok {
+				d.unknownStart("sed", "its script may hold the command e, or is not simple enough to tell; write it in parts behind -e, or add --sandbox")
+				return
+			}
+			for _, f := range files {
+				d.argument(f.use, f.name, tool.FileArgument)
+			}
 		}
 	}
 }
 
-// harmlessSed reads a script and reports whether it certainly starts nothing.
-func harmlessSed(s string) bool {
+// scriptFile is a file that a program's script names.
+type scriptFile struct {
+	use  use
+	name string
+}
+
+// readSed reads a script, and gives the files of its commands r, R, w, W and s///w. ok: it
+// certainly starts nothing.
+func readSed(s string) (files []scriptFile, ok bool) {
 	for s = strings.TrimLeft(s, " \t\n;{}"); s != ""; s = strings.TrimLeft(s, " \t\n;{}") {
-		var ok bool
 		if s, ok = sedAddress(s); !ok || s == "" {
-			return false
+			return nil, false
 		}
 		c := s[0]
 		s = s[1:]
@@ -55,31 +72,47 @@ func harmlessSed(s string) bool {
 		case c == ':' || c == 'b' || c == 't' || c == 'T':
 			s = strings.TrimLeft(strings.TrimLeft(s, " "), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 		case strings.IndexByte("aicrRwW#", c) >= 0: // texts, names of files and comments go on to the end of the line
-			_, s, _ = sedLine(s, strings.IndexByte("aic", c) >= 0)
+			var line string
+			line, s, _ = sedLine(s, strings.IndexByte("aic", c) >= 0)
+			files = sedFile(files, c, line)
 			continue
 		case c == 'y':
 			if s, ok = sedParts(s, 2); !ok {
-				return false
+				return nil, false
 			}
 		case c == 's':
 			if s, ok = sedParts(s, 2); !ok {
-				return false
+				return nil, false
 			}
 			rest := strings.TrimLeft(s, "gpiImM0123456789")
 			if rest != "" && rest[0] == 'w' {
-				_, rest, _ = sedLine(rest[1:], false)
+				var line string
+				line, rest, _ = sedLine(rest[1:], false)
+				files = sedFile(files, 'w', line)
 			} else if rest != "" && strings.IndexByte(" \t\n;}#", rest[0]) < 0 {
-				return false // e, or a flag that is not known
+				return nil, false // e, or a flag that is not known
 			}
 			s = rest
 		default:
-			return false // e, or a command that is not known
+			return nil, false // e, or a command that is not known
 		}
 		if t := strings.TrimLeft(s, " \t"); t != "" && strings.IndexByte("\n;}#", t[0]) < 0 && c != '{' && c != '}' {
-			return false
+			return nil, false
 		}
 	}
-	return true
+	return files, true
+}
+
+// sedFile adds the file that a command of sed names on the rest of its line.
+func sedFile(files []scriptFile, command byte, line string) []scriptFile {
+	line = strings.TrimLeft(line, " \t\r\f\v")
+	switch command {
+	case 'r', 'R':
+		return append(files, scriptFile{reads, line})
+	case 'w', 'W':
+		return append(files, scriptFile{writes, line})
+	}
+	return files
 }
 
 // sedLine gives the rest of a line, and what follows it. In a text a backslash
@@ -190,10 +223,33 @@ func runAwk(d *deriver, args []string) {
 			d.unknownStart("awk", "its option "+show(w)+" is not one that is known to be harmless")
 			return
 		}
-		if i < len(args) && !safe && !harmlessAwk(args[i]) {
+		switch {
+		case i >= len(args), safe:
+		case !harmlessAwk(args[i]):
 			d.unknownStart("awk", "its program may hold system() or a pipe to a command, which start programs; write it without |, or use gawk --sandbox")
+		default:
+			d.awkFiles(args[i])
 		}
 		return
+	}
+}
+
+// awkPrints is an output to a file that awk's program names, awkReads an input from one.
+var (
+	awkPrints = regex.Lazy(`\bprintf?\b([^;{}\n]*?)>>?[ \t]*"([^"\\]*)"`)
+	awkReads  = regex.Lazy(`\bgetline\b[ \t]*[A-Za-z0-9_$]*(?:\[[^]]*\])?[ \t]*<[ \t]*"([^"\\]*)"`)
+)
+
+// awkFiles adds the files that an awk program names in full: print > "FILE", getline < "FILE".
+// Within parentheses, > compares.
+func (d *deriver) awkFiles(s string) {
+	for _, m := range awkPrints.FindAllStringSubmatch(s, -1) {
+		if strings.Count(m[1], "(") == strings.Count(m[1], ")") {
+			d.argument(writes, m[2], tool.FileArgument)
+		}
+	}
+	for _, m := range awkReads.FindAllStringSubmatch(s, -1) {
+		d.argument(reads, m[1], tool.FileArgument)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/regex"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // runCompiler: the linker's options are read as the linker reads them. A word @FILE is a file
@@ -106,7 +107,15 @@ var (
 
 // runOpenSSL: engines and providers are libraries that are loaded, and -config names some.
 func runOpenSSL(d *deriver, args []string) {
-	for _, w := range args {
+	for i, w := range args {
+		if i > 0 {
+			switch args[i-1] {
+			case "-in", "--in":
+				d.argument(reads, w, tool.FileArgument)
+			case "-out", "--out", "-keyout", "--keyout":
+				d.argument(writes, w, tool.FileArgument)
+			}
+		}
 		switch name := strings.TrimPrefix(begins(w), "-"); {
 		case nonLiteral(w) && mayBeOption(w):
 			d.unknownUse("openssl", "a word is not literal and could be an option that loads a library")
