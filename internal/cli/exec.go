@@ -217,7 +217,7 @@ func (s *session) execSummary(res runs.ExecResult) {
 	tried := connections
 	for _, c := range o.Connections {
 		if !c.Refused() {
-			tried++
+			tried += max(1, c.Count)
 		}
 	}
 	parts := []string{res.Status.String() + " in " + ms(res.Duration)}

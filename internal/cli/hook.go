@@ -427,8 +427,10 @@ func (h *hookDoor) decide(ctx context.Context, a *app.App, q runs.ClientRequest,
 		return h.verdict(c, o), err
 	}
 	search := e.Search
-	if names, ok := c.Unreadable(ctx, search); ok && (len(names) == 0 || e.LeaveOut(names)) {
-		search = nil // it reads nothing else
+	if e.CanLeaveOut() {
+		if names, ok := c.Unreadable(ctx, search); ok && (len(names) == 0 || e.LeaveOut(names)) {
+			search = nil // it reads nothing else
+		}
 	}
 	outcomes, err := c.Authorize(ctx, search, clientCalls(e)...)
 	v := hook.Verdict{Effect: policy.Allow}

@@ -76,6 +76,12 @@ func (p *Proxy) Expect(host string, port uint16) (hello []byte, forget func(), e
 		err = p.unreachable(to)
 	}
 	if err != nil {
+		switch to.Port { // as for an allowed connection
+		case 443:
+			rec.Protocol = "tls"
+		case 80:
+			rec.Protocol = "http"
+		}
 		p.tunnelEnds(rec, err)
 		return nil, nil, err
 	}
@@ -124,7 +130,7 @@ func (p *Proxy) serveDirect(ctx context.Context, s *stream, to tool.Target) {
 }
 
 // refusalTime is how long a refused program has to say which protocol it speaks.
-const refusalTime = time.Second
+const refusalTime = 5 * time.Second
 
 // Alerts of TLS (RFC 8446).
 const (

@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -179,7 +178,7 @@ func inside(h *head, scheme string, to tool.Target) (*url.URL, tool.Target, erro
 	if h.hosts != 1 {
 		return nil, tool.Target{}, malformed("the request has no Host")
 	}
-	if host, port, err := net.SplitHostPort(h.host); err == nil && port == strconv.Itoa(int(to.Port)) && isLoopback(host) && isLoopback(to.Host) {
+	if t, err := target.Parse("", scheme+"://"+h.host); err == nil && t.Port == to.Port && isLoopback(t.Host) && isLoopback(to.Host) && !strings.ContainsAny(h.host, "/?#") {
 		h.host = to.HostPort() // names of one interface; a connection shows only the address
 	}
 	return canonical(h, scheme+"://"+to.HostPort()+h.uri)

@@ -72,7 +72,7 @@ func (r *report) add(c sandbox.Connection) {
 func mask(s, secret string) string { return strings.ReplaceAll(s, secret, "***") }
 
 func (r *report) keep(c sandbox.Connection) {
-	if !c.Refused() && (c.Reason == "" || c.Addr.IsValid()) {
+	if !c.Refused() && (c.Reason == "" || c.Addr.IsValid() || c.In+c.Out > 0) {
 		r.pass(c)
 		return
 	}

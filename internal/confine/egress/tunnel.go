@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // serveConnect serves a CONNECT request, the connection's last one.
@@ -172,8 +173,11 @@ func (p *Proxy) serveSniffed(ctx context.Context, s *stream, rec *record, r rout
 	isTLS := err == nil && first[0] == tlsHandshake
 	switch {
 	case err != nil:
-		if up != nil { // a connection was made, and is recorded
+		switch {
+		case up != nil: // a connection was made, and is recorded
 			p.tunnelEnds(rec, err)
+		case rec.Via == sandbox.ViaDirect && isTimeout(err):
+			p.tunnelEnds(rec, deny(ruleProtocol, "the program waited for the host's first bytes; such protocols need an entry with tcp://"))
 		}
 	case isTLS && r.inspect:
 		p.inspect(ctx, s, rec, to)

@@ -243,8 +243,9 @@ type Proxy interface {
 // DirectProxy is a Proxy for programs that know no proxy, too.
 type DirectProxy interface {
 	Proxy
-	// Expect is told of a connection to the listener of Serve that is meant for a host and port, and begins with hello, which no
-	// program in the sandbox learns. An error refuses it, which is recorded. forget is called if the connection does not come.
+	// Expect is told of a connection to the listener of Serve that is meant for a host and port, and begins with hello. The bytes are
+	// good for one connection, which is decided as any other. An error refuses it, which is recorded while the call lasts. forget is
+	// called if the connection does not come.
 	Expect(host string, port uint16) (hello []byte, forget func(), err error)
 }
 

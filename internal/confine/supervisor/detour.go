@@ -23,8 +23,8 @@ type Detour struct {
 
 // detour gives the detour of a call of connect(2); nil: the kernel connects to the address.
 func (c *call) detour(socket, domain int, a address) *Detour {
-	to, ok := a.internet()
-	if c.Detour == nil || !ok || domain != unix.AF_INET && domain != unix.AF_INET6 || !isStream(socket) {
+	to, family := a.internet()
+	if c.Detour == nil || family == 0 || family != domain || !isStream(socket) {
 		return nil
 	}
 	if _, err := unix.Getpeername(socket); err == nil {
@@ -33,8 +33,8 @@ func (c *call) detour(socket, domain int, a address) *Detour {
 	return c.Detour(netip.AddrPortFrom(to.Addr().Unmap(), to.Port()))
 }
 
-// follow connects a socket by a detour. The process waits until the connection is there, which takes no time: the
-// listener is in the same network namespace, and the kernel accepts for it.
+// follow connects a socket by a detour. The process waits until the connection is there. That takes no time, unless the process
+// prevents it by options of its socket.
 func (c *call) follow(d *Detour, socket, domain int) (int, unix.Errno) {
 	hello, forget, err := d.Expect()
 	if err != nil {
@@ -43,12 +43,12 @@ func (c *call) follow(d *Detour, socket, domain int) (int, unix.Errno) {
 	errno := c.still()
 	if errno == 0 {
 		if domain == unix.AF_INET6 {
-			_ = unix.SetsockoptInt(socket, unix.SOL_IPV6, unix.IPV6_V6ONLY, 0) // a bound socket keeps it, and cannot be connected
+			_ = unix.SetsockoptInt(socket, unix.SOL_IPV6, unix.IPV6_V6ONLY, 0) // fails for a socket with a port, which then cannot be connected
 		}
 		errno = loopback(domain, d.Port).with(unix.SYS_CONNECT, socket)
 	}
-	if errno == unix.EINPROGRESS || errno == unix.EINTR || errno == unix.EALREADY {
-		errno = connected(socket)
+	if errno == unix.EINPROGRESS || errno == unix.EINTR {
+		errno = c.connected(socket)
 	}
 	if errno == 0 {
 		errno = send(socket, hello)
@@ -59,18 +59,24 @@ func (c *call) follow(d *Detour, socket, domain int) (int, unix.Errno) {
 	return -1, errno
 }
 
-// connectTime is how long a connection to the detour may take: its listener has a long queue.
-const connectTime = 5 * time.Second
+// connectTime is how long a connection to the detour may take: its listener has a long queue. lookTime is the time between two
+// looks at the process that waits.
+const (
+	connectTime = 5 * time.Second
+	lookTime    = 50 * time.Millisecond
+)
 
 // connected waits for the end of connect(2).
-func connected(socket int) unix.Errno {
+func (c *call) connected(socket int) unix.Errno {
 	poll := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
 	for end := time.Now().Add(connectTime); ; {
-		left := time.Until(end)
-		if left <= 0 {
+		switch {
+		case c.over.Load() || c.still() != 0:
+			return unix.EINTR
+		case time.Now().After(end):
 			return unix.ETIMEDOUT
 		}
-		n, err := unix.Poll(poll, int(left.Milliseconds())+1)
+		n, err := unix.Poll(poll, int(lookTime.Milliseconds()))
 		switch {
 		case err != nil && errnoOf(err) != unix.EINTR:
 			return errnoOf(err)
@@ -105,21 +111,21 @@ const (
 	inet6Size = 24 // the least of struct sockaddr_in6 that the kernel takes
 )
 
-// internet reads an address of the Internet.
-func (a address) internet() (to netip.AddrPort, ok bool) {
+// internet reads an address of the Internet and its family; 0: it is none.
+func (a address) internet() (to netip.AddrPort, family int) {
 	if len(a.raw) < inetSize {
-		return to, false
+		return to, 0
 	}
 	port := binary.BigEndian.Uint16(a.raw[2:])
 	switch binary.NativeEndian.Uint16(a.raw) {
 	case unix.AF_INET:
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a.raw[4:])), port), true
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a.raw[4:])), port), unix.AF_INET
 	case unix.AF_INET6:
 		if len(a.raw) >= inet6Size {
-			return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a.raw[8:])), port), true
+			return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a.raw[8:])), port), unix.AF_INET6
 		}
 	}
-	return to, false
+	return to, 0
 }
 
 // loopback is a port of 127.0.0.1 as a socket of the domain names it.

@@ -213,11 +213,14 @@ func (c *call) again(fd, flags int, mode uint32) (int, unix.Errno) {
 
 // emptyFile gives the process a file without content, which nothing can be written to.
 func (c *call) emptyFile() (int, unix.Errno) {
-	memory, err := unix.MemfdCreate("remit", unix.MFD_CLOEXEC)
+	memory, err := unix.MemfdCreate("remit", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, errnoOf(err)
 	}
 	defer drop(memory)
+	if _, err := unix.FcntlInt(uintptr(memory), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		return -1, errnoOf(err)
+	}
 	return c.again(memory, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 

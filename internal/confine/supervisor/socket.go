@@ -158,7 +158,7 @@ func (c *call) connect() (int, unix.Errno) {
 		return -1, errno
 	}
 	if d := c.detour(socket, domain, a); d != nil {
-		return c.follow(d, socket, domain)
+		return c.apart(func(c *call) (int, unix.Errno) { return c.follow(d, socket, domain) })
 	}
 	flags, err := unix.FcntlInt(uintptr(socket), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_NONBLOCK != 0 {

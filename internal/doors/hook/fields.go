@@ -461,6 +461,9 @@ const maxLeftOut = 50
 
 var plainName = regex.Lazy(`^[A-Za-z0-9._-]+$`)
 
+// CanLeaveOut reports whether the agent can be told to leave names out of a search.
+func (e *Event) CanLeaveOut() bool { return e.narrow && len(e.Search) > 0 }
+
 // LeaveOut has a search leave out all files of some names. It returns false if the agent cannot be told so, or if the search is
 // for one of these names.
 func (e *Event) LeaveOut(names []string) bool {

@@ -255,7 +255,7 @@ func (e *Event) Answer(v Verdict) ([]byte, error) {
 	}
 	out := e.answer(e, v)
 	if e.without != nil && v.Effect != policy.Deny {
-		v.Reason += "; " + strings.Join(e.without, ", ") + " may not be read and is left out"
+		v.Reason += "; files with these names are left out: " + strings.Join(e.without, ", ")
 		out = e.replace(e.input, v)
 	}
 	if out == nil {

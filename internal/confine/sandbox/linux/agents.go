@@ -268,6 +268,9 @@ func (b *Box) agentSeat(sp *spawn.Spawner, m machine, chain policy.Chain, key st
 	}
 	var child *spawn.Child
 	s.start = func(files [3]int) (_ *spawn.Child, err error) {
+		if err := one.begin(); err != nil {
+			return nil, err
+		}
 		child, err = one.zygote.Start(prog, files)
 		return child, err
 	}

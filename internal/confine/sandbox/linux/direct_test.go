@@ -28,6 +28,7 @@ func init() { // before TestMain, as the other probes
 	probes["sockets"] = socketsOfAllKinds
 	probes["lookups"] = lookups
 	probes["crowd"] = crowd
+	probes["stuck"] = stuck
 }
 
 // socketsOfAllKinds connects sockets of all kinds to a port, and prints for each what came back.
@@ -130,6 +131,31 @@ func lookups(list string) error {
 		fmt.Printf("%s: connected\n", name)
 	}
 	return errors.New("that is all")
+}
+
+// stuck has connections that never come about, since their sockets take no packet of this machine.
+func stuck(port string) error {
+	to, err := strconv.Atoi(port)
+	if err != nil {
+		return err
+	}
+	for i := range 40 {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|i%2*unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_MINTTL, 255); err != nil {
+			return err
+		}
+		go func() { _ = unix.Connect(fd, &unix.SockaddrInet4{Port: to, Addr: [4]byte{127, 0, 0, 1}}) }()
+	}
+	fmt.Println("begun")
+	time.Sleep(time.Second) // each has reached the kernel, or will not be waited for
+	if _, err := os.ReadFile("/etc/passwd"); err != nil {
+		return err
+	}
+	fmt.Println("read")
+	select {}
 }
 
 // crowd makes many connections to a port, a hundred at a time.
@@ -253,6 +279,23 @@ func TestSocketsOfAllKindsAreLedToTheProxy(t *testing.T) {
 			check(t, out.out, out.err)
 		}
 	})
+}
+
+// Connections that never come about keep neither the command's other calls waiting nor its end.
+func TestStuckConnectionsHoldNothingUp(t *testing.T) {
+	exe, err := os.Executable()
+	must(t, err)
+	port := echo(t)
+	w, _ := directWorld(t, openPolicy+"network: {allow: ['tcp://localhost:"+port+"']}\n")
+	begun := time.Now()
+	out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "stuck", port}, Timeout: 10 * time.Second})
+	must(t, err)
+	if got := string(out.Stdout.Data); !out.TimedOut || got != "begun\nread\n" {
+		t.Errorf("%+v %q %q", out.TimedOut, got, out.Stderr.Data)
+	}
+	if took := time.Since(begun); took > 60*time.Second { // the kernel tries for 127 s
+		t.Errorf("the command ended after %v", took)
+	}
 }
 
 // Names have addresses that stand for them, and each connection is decided and recorded by its name.

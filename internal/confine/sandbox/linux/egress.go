@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 	"github.com/remitrun/remit/internal/confine/supervisor"
@@ -195,18 +196,25 @@ func errNoNetwork() error {
 }
 
 // detour leads a connection of a program to the proxy, but for those to the sandbox's own servers.
-func (e *exit) detour(chain policy.Chain) func(to netip.AddrPort) *supervisor.Detour {
+func (e *exit) detour(d *decider) func(to netip.AddrPort) *supervisor.Detour {
 	if e.direct == nil {
 		return nil
 	}
 	return func(to netip.AddrPort) *supervisor.Detour {
 		host := e.names.host(to.Addr())
 		if a := to.Addr(); a.IsLoopback() || a.IsUnspecified() { // both are this host's loopback interface
-			if host = chain.LoopbackHost(to); host == "" || to.Port() == e.port {
+			if host = d.chain.LoopbackHost(to); host == "" || to.Port() == e.port {
 				return nil
 			}
 		}
-		return &supervisor.Detour{Port: e.port, Expect: func() ([]byte, func(), error) { return e.direct.Expect(host, to.Port()) }}
+		return &supervisor.Detour{Port: e.port, Expect: func() ([]byte, func(), error) {
+			hello, forget, err := e.direct.Expect(host, to.Port())
+			if err != nil && d.isOver() {
+				at := tool.Target{Scheme: "tcp", Host: host, Port: to.Port()}
+				d.late(tool.Refused{Action: tool.Network.String() + " " + at.String(), Rule: "call", Reason: err.Error()})
+			}
+			return hello, forget, err
+		}}
 	}
 }
 

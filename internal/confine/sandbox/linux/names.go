@@ -3,12 +3,14 @@
 package linux
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -22,6 +24,8 @@ type hostNames struct {
 	at    map[string]netip.Addr
 	conn  net.PacketConn
 	done  sync.WaitGroup
+	begun sync.Once
+	err   error // of the beginning
 }
 
 const (
@@ -94,8 +98,12 @@ func (h *hostNames) serve(f *os.File) error {
 		query := make([]byte, maxQuery)
 		for {
 			n, from, err := conn.ReadFrom(query)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
 			if err != nil {
-				return // closed
+				time.Sleep(time.Millisecond) // the machine lacks something for a moment
+				continue
 			}
 			if answer := h.answer(query[:n]); answer != nil {
 				_, _ = conn.WriteTo(answer, from) // the client asks again

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -40,13 +39,14 @@ func (s seat) most() int64 {
 func (r run) anywhere(ctx context.Context, c command) (sandbox.Outcome, error) {
 	chain := r.p.Chain()
 	key, same := "", r.prof.Session && r.st.ca == nil // a certificate is the command's own
-	shares := r.st.shares
+	shares, direct := r.st.shares, fmt.Sprint(r.st.direct)
 	switch {
 	case shares:
 		key, shares = sessionKey(r.m, authorityOf(chain)+fmt.Sprintf("%q", chain.Data()), r.prof)
-		key += string(r.st.ca) // the same for all commands of a session
+		key += string(r.st.ca) + direct // the same for all commands of a session
 	case same:
 		key, same = sessionKey(r.m, sameChain(chain), r.prof)
+		key += direct
 	}
 	for try := 1; try <= staleTries; try++ {
 		if !r.p.Live() { // the preparation took a moment
@@ -106,7 +106,12 @@ func (b *Box) shared(sp *spawn.Spawner, m machine, chain policy.Chain, key strin
 	}
 	prog := sessionCommand(m, prof, st)
 	s := seat{tier: tierSession, group: one.group, why: one.why, names: one.names}
-	s.start = func(files [3]int) (*spawn.Child, error) { return one.zygote.Call(prog, files) }
+	s.start = func(files [3]int) (*spawn.Child, error) {
+		if err := one.begin(); err != nil {
+			return nil, err
+		}
+		return one.zygote.Call(prog, files)
+	}
 	s.end = func(exit spawn.Exit) {
 		switch {
 		case exit.Known && !exit.Dirty:
@@ -121,7 +126,7 @@ func (b *Box) shared(sp *spawn.Spawner, m machine, chain policy.Chain, key strin
 	return s, nil
 }
 
-// open makes a sandbox that stays.
+// open makes a sandbox that stays. It does not wait until it is there.
 func (b *Box) open(sp *spawn.Spawner, m machine, chain policy.Chain, key string, prof sandbox.Profile, direct bool) (*session, error) {
 	one := &session{key: key, chain: chain, by: sp}
 	var err error
@@ -160,22 +165,26 @@ func (b *Box) standing(sp *spawn.Spawner, m machine, prof sandbox.Profile, st st
 		s.group.release()
 		return standing{}, notStarted(err)
 	}
-	if f := s.take(st); f != nil {
-		if s.names, err = resolve(f); err != nil {
-			s.end()
-			return standing{}, err
-		}
+	if st.direct {
+		s.names = new(hostNames)
 	}
 	return s, nil
 }
 
-// take takes the socket of the name service. It returns nil if there is none, or if the sandbox has ended, which its first
-// command finds.
-func (s standing) take(st start) *os.File {
-	if !st.direct {
+// begin begins the name service, before the first command. errStale: the sandbox could not be made; one for the command alone
+// tells why.
+func (s standing) begin() error {
+	if s.names == nil {
 		return nil
 	}
-	return s.zygote.Take()
+	s.names.begun.Do(func() {
+		if f := s.zygote.Take(); f == nil {
+			s.names.err = errStale
+		} else {
+			s.names.err = s.names.serve(f)
+		}
+	})
+	return s.names.err
 }
 
 // once returns a function that does something the first time only.

@@ -103,7 +103,7 @@ func (r run) supervise(child *spawn.Child, c sandbox.Command) (*supervised, erro
 	}
 	d := newDecider(r.p, r.prof, r.st.layers, ask)
 	d.late = func(refused tool.Refused) { r.b.late.add(c.Session.ID, r.p.Intent(), refused) }
-	o := supervisor.Options{IDs: supervisor.IDs{User: insideID, Group: insideID}, Spawner: r.sp, Decide: d.decide, Denied: d.denied, Changed: d.changed, Gone: d.gone, Detour: r.out.detour(d.chain), Names: r.b.namesOf(cmp.Or(r.p.Chain().Repository(), path.Join(r.p.Env().Workspace, ".git")))}
+	o := supervisor.Options{IDs: supervisor.IDs{User: insideID, Group: insideID}, Spawner: r.sp, Decide: d.decide, Denied: d.denied, Changed: d.changed, Gone: d.gone, Detour: r.out.detour(d), Names: r.b.namesOf(cmp.Or(r.p.Chain().Repository(), path.Join(r.p.Env().Workspace, ".git")))}
 	s := &supervised{decider: d}
 	if r.watch {
 		s.watch = newObserver()
