@@ -19,8 +19,7 @@ import (
 // one to the name. No name leaves the sandbox before a connection to it is allowed.
 type hostNames struct {
 	mu    sync.Mutex
-	order []string // the number of a name is that of its address; beyond the bound, a new name takes the place of the oldest
-	next  int      // the place of the next name then
+	order []string // the number of a name is that of its address
 	at    map[string]netip.Addr
 	conn  net.PacketConn
 	done  sync.WaitGroup
@@ -29,7 +28,7 @@ type hostNames struct {
 }
 
 const (
-	// maxHostNames bounds the names that have an address at a time.
+	// maxHostNames bounds the names of one sandbox. No address ever stands for another name: programs keep addresses.
 	maxHostNames = 16 << 10
 	maxHostName  = 253 // RFC 1035, without the last dot
 	dnsTime      = 5   // seconds for which a client may keep an answer
@@ -41,27 +40,23 @@ const (
 // firstHost is the beginning of 198.18.0.0/15, which no host of the Internet has (RFC 2544).
 var firstHost = [4]byte{198, 18, 0, 0}
 
-// address gives the address of a name.
-func (h *hostNames) address(name string) netip.Addr {
+// address gives the address of a name. ok is false if there are too many names.
+func (h *hostNames) address(name string) (_ netip.Addr, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a, ok := h.at[name]; ok {
-		return a
+		return a, true
 	}
+	if len(h.order) >= maxHostNames {
+		return netip.Addr{}, false
+	}
+	n := len(h.order) + 1
+	a := netip.AddrFrom4([4]byte{firstHost[0], firstHost[1], byte(n >> 8), byte(n)})
 	if h.at == nil {
 		h.at = map[string]netip.Addr{}
 	}
-	n := len(h.order)
-	if n < maxHostNames {
-		h.order = append(h.order, name)
-	} else {
-		n, h.next = h.next, (h.next+1)%maxHostNames
-		delete(h.at, h.order[n])
-		h.order[n] = name
-	}
-	a := netip.AddrFrom4([4]byte{firstHost[0], firstHost[1], byte((n + 1) >> 8), byte(n + 1)})
-	h.at[name] = a
-	return a
+	h.order, h.at[name] = append(h.order, name), a
+	return a, true
 }
 
 // host gives the name that an address stands for, or the address as text.
@@ -83,7 +78,7 @@ func (h *hostNames) reset() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.order, h.at, h.next = nil, nil, 0
+	h.order, h.at = nil, nil
 }
 
 // serve answers the queries at a socket until close.
@@ -175,7 +170,11 @@ func (h *hostNames) records(q dnsmessage.Question) ([]dnsmessage.ResourceBody, d
 	case local || q.Type != dnsmessage.TypeA:
 		return nil, dnsmessage.RCodeSuccess
 	}
-	return []dnsmessage.ResourceBody{&dnsmessage.AResource{A: h.address(name).As4()}}, dnsmessage.RCodeSuccess
+	a, ok := h.address(name)
+	if !ok {
+		return nil, dnsmessage.RCodeServerFailure
+	}
+	return []dnsmessage.ResourceBody{&dnsmessage.AResource{A: a.As4()}}, dnsmessage.RCodeSuccess
 }
 
 // isHostName reports whether a name in lower case can be one of a host. Names of the reverse lookup are none.

@@ -4,7 +4,6 @@ package linux
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -99,16 +98,14 @@ func TestTheNumberOfNamesIsBounded(t *testing.T) {
 		}
 		seen[got] = true
 	}
-	if got := h.ask(t, "more.test.", dnsmessage.TypeA); got != "[198 18 0 1]" { // it takes the place of the oldest one
+	if got := h.ask(t, "more.test.", dnsmessage.TypeA); got != "RCodeServerFailure" {
 		t.Errorf("one more: %s", got)
 	}
-	for _, name := range []string{"more.test", "n1.test", "n255.test", "n256.test", fmt.Sprintf("n%d.test", maxHostNames-1)} {
-		if at := h.address(name); h.host(at) != name || len(h.order) != maxHostNames || len(h.at) != maxHostNames {
+	for _, i := range []int{0, 255, 256, maxHostNames - 1} {
+		name := fmt.Sprintf("n%d.test", i)
+		if at, ok := h.address(name); !ok || h.host(at) != name {
 			t.Errorf("%s stands for %s", at, h.host(at))
 		}
-	}
-	if at := h.address("n0.test"); h.host(at) != "n0.test" || h.address("more.test") != netip.MustParseAddr("198.18.0.1") {
-		t.Errorf("a name that lost its address has %s", at)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // A search through folders finds nothing in files that it may not read, and its status is that of a search without them.
 func TestSearchesPassOverProtectedFiles(t *testing.T) {
-	programs := map[string]string{"grep": "grep -rn needle", "egrep": "grep -Ern needle"}
+	programs := map[string]string{"grep": "grep -rn needle", "egrep": "grep -Ern --color=auto needle"}
 	for name, of := range map[string]string{"rg": "rg -n --hidden --no-ignore needle", "ag": "ag --hidden needle"} {
 		if _, err := exec.LookPath(name); err == nil {
 			programs[name] = of
@@ -33,6 +33,11 @@ func TestSearchesPassOverProtectedFiles(t *testing.T) {
 			}
 			if out := w.sh(search + " plain"); out.ExitCode != 1 {
 				t.Errorf("%s without a match: status %d\n%s%s", name, out.ExitCode, out.Stdout.Data, out.Stderr.Data)
+			}
+		}
+		for _, absent := range []string{"grep -rL needle plain", "grep -rlL needle plain", "grep -rc needle plain", "grep -r --files-without-match needle plain", "grep -r --cou needle plain"} {
+			if out := w.sh(absent); strings.Contains(string(out.Stdout.Data), ".env") || out.ExitCode != 2 {
+				t.Errorf("%s: status %d, and it tells of the file:\n%s", absent, out.ExitCode, out.Stdout.Data)
 			}
 		}
 		for _, named := range []string{"grep needle .env", "grep -rn needle .env", "cat .env", "cp -r . /tmp/copy", "tar cf /tmp/x.tar .", "head -1 src/deep/id_rsa"} {

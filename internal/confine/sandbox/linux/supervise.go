@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -249,10 +250,23 @@ var searchPrograms = []string{"grep", "rg", "ag", "ugrep"}
 func passedOver(r supervisor.Request, err error) error {
 	exe, lerr := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.PID))
 	var by refusal
-	if name := path.Base(exe); lerr != nil || r.Act != supervisor.Read || !errors.As(err, &by) || !slices.Contains(searchPrograms, name) || name == "grep" && !r.Beneath {
+	if name := path.Base(exe); lerr != nil || r.Act != supervisor.Read || !errors.As(err, &by) || !slices.Contains(searchPrograms, name) || name == "grep" && !r.Beneath || tellsAbsence(r.PID) {
 		return err
 	}
 	return supervisor.Blank{Err: err}
+}
+
+// tellsAbsence reports whether a search may tell of files without a match, as grep -L and grep -c do. Of an empty file, that would
+// not be true.
+func tellsAbsence(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err != nil || slices.ContainsFunc(strings.Split(string(line), "\x00"), func(arg string) bool {
+		long, isLong := strings.CutPrefix(arg, "--")
+		if isLong {
+			return strings.HasPrefix(long, "cou") || strings.HasPrefix(long, "files-witho") || strings.HasPrefix(long, "stat")
+		}
+		return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "Lc")
+	})
 }
 
 // isEmptied reports whether a refused request removes an empty folder whose name alone is sensitive, as git stash does. err is the
