@@ -426,13 +426,7 @@ func (h *hookDoor) decide(ctx context.Context, a *app.App, q runs.ClientRequest,
 		o, err := c.Refuse(ctx, runner.Call{Tool: tool.ID(tool.AgentTools + e.Agent + ":" + e.Tool), Step: e.ID}, fault.New(fault.Denied, "%s", e.Refusal))
 		return h.verdict(c, o), err
 	}
-	search := e.Search
-	if e.CanLeaveOut() {
-		if names, ok := c.Unreadable(ctx, search); ok && (len(names) == 0 || e.LeaveOut(names)) {
-			search = nil // it reads nothing else
-		}
-	}
-	outcomes, err := c.Authorize(ctx, search, clientCalls(e)...)
+	outcomes, err := c.Authorize(ctx, searched(ctx, c, e), clientCalls(e)...)
 	v := hook.Verdict{Effect: policy.Allow}
 	for i, o := range outcomes {
 		one := h.aboutCall(e, i, h.verdict(c, o))

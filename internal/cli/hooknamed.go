@@ -64,7 +64,7 @@ func (s *session) settleFiles(ctx context.Context, e *hook.Event) {
 	e.Calls = append(e.Calls, last)
 }
 
-// existing gives the path of an existing file, and its path without links; nil: there is no such file.
+// existing gives the path of a file and its path without links; nil for a missing file.
 func existing(path string) []string {
 	if _, err := os.Lstat(path); err != nil {
 		return nil
@@ -204,4 +204,14 @@ func (s *session) explainCall(ctx context.Context, explain func(tool.ID, tool.Ar
 		}
 	}
 	return out, nil
+}
+
+// searched gives the files and folders of which each file must be readable; nil, if the search leaves the others out.
+func searched(ctx context.Context, c *runs.ClientSession, e *hook.Event) []string {
+	if e.CanLeaveOut() {
+		if names, ok := c.Unreadable(ctx, e.Search); ok && (len(names) == 0 || e.LeaveOut(names)) {
+			return nil
+		}
+	}
+	return e.Search
 }

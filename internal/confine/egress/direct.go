@@ -98,7 +98,7 @@ func (p *Proxy) hello(s *stream) (tool.Target, bool) {
 	return p.expects.take(first)
 }
 
-// unreachable returns the refusal if no connection to a host and port can be allowed, and nobody is asked.
+// unreachable refuses a host and port for which the policies have no allow or ask entry.
 func (p *Proxy) unreachable(to tool.Target) error {
 	secure, open := to, to
 	secure.Scheme, open.Scheme = "https", "http"

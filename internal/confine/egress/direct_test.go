@@ -72,7 +72,7 @@ func TestDirectConnections(t *testing.T) {
 			t.Errorf("TLS for %s: %v", name, err)
 		}
 	}
-	// Where a person could be asked, and nobody is there, the program finds it out in its own protocol.
+	// Without a person to ask, the refusal comes in the program's own protocol.
 	c := tls.Client(b.direct(t, "asked.test", 443), &tls.Config{ServerName: "asked.test"})
 	if err := c.Handshake(); err == nil || !strings.Contains(err.Error(), "access denied") {
 		t.Errorf("TLS that is refused: %v", err)

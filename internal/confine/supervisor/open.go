@@ -153,14 +153,9 @@ func (c *call) reopen(to place, o opening) (fd int, errno unix.Errno) {
 		}
 	}
 	act := actOf(flags)
-	where, errno := c.askAt(Request{Act: act, Beneath: o.at >= 0 && int32(uint32(c.n.Args[o.at])) != unix.AT_FDCWD}, to)
-	switch {
-	case errno != 0:
-		return -1, errno
-	case c.blank && to.is(unix.S_IFREG):
-		return c.emptyFile()
-	case c.blank:
-		return -1, unix.EACCES
+	where, errno := c.mayOpen(act, to, o)
+	if errno != 0 || c.blank {
+		return c.emptyFile(errno)
 	}
 	if c.draft != nil {
 		s, errno := c.spot(c.root, where)
@@ -211,8 +206,20 @@ func (c *call) again(fd, flags int, mode uint32) (int, unix.Errno) {
 	return fd, 0
 }
 
-// emptyFile gives the process a file without content, which nothing can be written to.
-func (c *call) emptyFile() (int, unix.Errno) {
+// mayOpen asks the policy about an open. Only a regular file can be a blank one.
+func (c *call) mayOpen(act Act, to place, o opening) (where string, errno unix.Errno) {
+	where, errno = c.askAt(Request{Act: act, Beneath: o.at >= 0 && int32(uint32(c.n.Args[o.at])) != unix.AT_FDCWD}, to)
+	if errno == 0 && c.blank && !to.is(unix.S_IFREG) {
+		errno = unix.EACCES
+	}
+	return where, errno
+}
+
+// emptyFile gives the process a file without content, which nothing can be written to, unless there was an error before.
+func (c *call) emptyFile(before unix.Errno) (int, unix.Errno) {
+	if before != 0 {
+		return -1, before
+	}
 	memory, err := unix.MemfdCreate("remit", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, errnoOf(err)

@@ -324,10 +324,6 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	begun := time.Now()
 	child, err := r.seat.start(std.fds)
 	std.close()
-	if errors.Is(err, errStale) {
-		std.end(0)
-		return sandbox.Outcome{}, errStale
-	}
 	if err != nil {
 		std.end(0)
 		return sandbox.Outcome{}, notStarted(err)

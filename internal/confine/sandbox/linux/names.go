@@ -116,7 +116,7 @@ func (h *hostNames) close() {
 	}
 }
 
-// answer answers a query, RFC 1035. It returns nil if there is no answer to a message.
+// answer gives the reply to a query (RFC 1035); nil for messages of other kinds.
 func (h *hostNames) answer(query []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)

@@ -139,7 +139,7 @@ type standing struct {
 	zygote *spawn.Zygote
 	group  *group
 	why    string     // there is no group
-	names  *hostNames // nil: there is no name service
+	names  *hostNames // nil without a name service
 }
 
 // end ends it with all its processes, and waits.

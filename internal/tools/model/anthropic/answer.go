@@ -134,7 +134,7 @@ func (a *answer) Take(in model.Event) error {
 	return nil
 }
 
-// takeWhole takes an answer that is no stream.
+// takeWhole reads an answer in one JSON document, instead of a stream.
 func (a *answer) takeWhole(in model.Event) error {
 	var m struct {
 		Model      string            `json:"model"`

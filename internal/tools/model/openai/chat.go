@@ -147,7 +147,7 @@ type chatChoice struct {
 	Index        int64  `json:"index"`
 	FinishReason string `json:"finish_reason"`
 	Delta        piece  `json:"delta"`
-	Message      *piece `json:"message"` // in place of Delta, in an answer that is no stream
+	Message      *piece `json:"message"` // in place of Delta, if the answer is one JSON document
 }
 
 // piece is a part of the model's message.
