@@ -16,6 +16,9 @@ func TestSearchesPassOverProtectedFiles(t *testing.T) {
 			programs[name] = of
 		}
 	}
+	for _, as := range []string{"grep", "ugrep", "/opt/agent/rg"} { // one program, with searches in it
+		programs["an agent's "+as] = "bash -c 'exec -a " + as + " out/agent -rn needle $0'"
+	}
 	everyTier(t, openPolicy, func(t *testing.T, src string) {
 		w := newWorld(t, src)
 		w.file("src/a.txt", "a needle")
@@ -23,6 +26,7 @@ func TestSearchesPassOverProtectedFiles(t *testing.T) {
 		w.file("src/deep/id_rsa", "needle-secret")
 		w.file("plain/b.txt", "hay")
 		w.file("plain/.env", "KEY=needle-secret")
+		w.sh("cp $(readlink -f $(command -v grep)) out/agent")
 		for name, search := range programs {
 			out := w.sh(search + " .")
 			if got := string(out.Stdout.Data) + string(out.Stderr.Data); out.ExitCode != 0 || !strings.Contains(got, "a needle") || strings.Contains(got, "secret") || strings.Contains(got, "denied") {

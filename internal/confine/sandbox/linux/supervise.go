@@ -175,6 +175,8 @@ type decider struct {
 	list     []sandbox.Refusal
 	count    int
 	claims   map[string]bool
+	guesses  int                // see maxGuesses
+	left     map[string]bool    // folders that were linked worktrees
 	settings map[string]string  // of repositories, by their paths, as the command found them
 	late     func(tool.Refused) // is told of refusals after the call
 	uses     changes
@@ -185,7 +187,7 @@ type decider struct {
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
 	chain, env := p.Chain(), p.Env()
-	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, settings: map[string]string{},
+	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, left: map[string]bool{}, settings: map[string]string{},
 		names: sync.OnceValue(func() *policy.LikeNames { return chain.NamesLike(sandbox.AnyName) })}
 }
 
@@ -220,8 +222,9 @@ func (d *decider) judge(r supervisor.Request) error {
 		return nil
 	}
 	d.claim(r)
+	d.leaveWorktree(r)
 	if err := d.may(tool.FileWrite, r.Path); err != nil && !d.isEmptied(tool.FileWrite, r, err) {
-		if err = d.ofRepository(r, err); err != nil {
+		if err = d.ofWorktree(tool.FileWrite, r, d.ofRepository(r, err)); err != nil {
 			if _, content := err.(supervisor.Instead); content && d.concerns(r.From) && d.may(tool.FileRead, r.From) != nil {
 				return d.may(tool.FileRead, r.From) // the new file could be read
 			}
@@ -229,7 +232,7 @@ func (d *decider) judge(r supervisor.Request) error {
 		}
 	}
 	if d.deletes && r.Act&supervisor.Remove != 0 {
-		if err := d.may(tool.FileDelete, r.Path); err != nil && !d.isEmptied(tool.FileDelete, r, err) {
+		if err := d.may(tool.FileDelete, r.Path); err != nil && !d.isEmptied(tool.FileDelete, r, err) && d.ofWorktree(tool.FileDelete, r, err) != nil {
 			return err
 		}
 	}
@@ -248,25 +251,31 @@ var searchPrograms = []string{"grep", "rg", "ag", "ugrep"}
 // passedOver has a search find nothing in a file that it may not read. err is the refusal. A file that a command names itself
 // is refused, as far as that can be known.
 func passedOver(r supervisor.Request, err error) error {
-	exe, lerr := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.PID))
 	var by refusal
-	if name := path.Base(exe); lerr != nil || r.Act != supervisor.Read || !errors.As(err, &by) || !slices.Contains(searchPrograms, name) || name == "grep" && !r.Beneath || tellsAbsence(r.PID) {
+	if r.Act != supervisor.Read || !errors.As(err, &by) {
+		return err
+	}
+	line, lerr := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.PID))
+	args := strings.Split(string(line), "\x00")
+	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.PID))
+	name := path.Base(exe)
+	if !slices.Contains(searchPrograms, name) {
+		name = path.Base(args[0]) // agents have searches in their own program, and call them by another name
+	}
+	if lerr != nil || !slices.Contains(searchPrograms, name) || name == "grep" && !r.Beneath || slices.ContainsFunc(args[1:], tellsAbsence) {
 		return err
 	}
 	return supervisor.Blank{Err: err}
 }
 
-// tellsAbsence reports whether a search may tell of files without a match, as grep -L and grep -c do. Of an empty file, that would
-// not be true.
-func tellsAbsence(pid int) bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err != nil || slices.ContainsFunc(strings.Split(string(line), "\x00"), func(arg string) bool {
-		long, isLong := strings.CutPrefix(arg, "--")
-		if isLong {
-			return strings.HasPrefix(long, "cou") || strings.HasPrefix(long, "files-witho") || strings.HasPrefix(long, "stat")
-		}
-		return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "Lc")
-	})
+// tellsAbsence reports whether a search with an argument may tell of files without a match, as grep -L and grep -c do. Of an empty
+// file, that would not be true.
+func tellsAbsence(arg string) bool {
+	long, isLong := strings.CutPrefix(arg, "--")
+	if isLong {
+		return strings.HasPrefix(long, "cou") || strings.HasPrefix(long, "files-witho") || strings.HasPrefix(long, "stat")
+	}
+	return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "Lc")
 }
 
 // isEmptied reports whether a refused request removes an empty folder whose name alone is sensitive, as git stash does. err is the
@@ -312,11 +321,17 @@ func (d *decider) concerns(p string) bool {
 	return over.Kind == sandbox.Bind && (over.Folder || over.Access == sandbox.WriteOnly) && !over.System && over.From == ""
 }
 
-func (d *decider) may(kind tool.ActionKind, p string) error {
+// action is what the policy is asked about.
+func (d *decider) action(kind tool.ActionKind, p string) tool.Action {
 	a := tool.Action{Kind: kind, Path: p, Real: p}
 	if kind != tool.FileRead {
 		a.Lead = d.lead(p)
 	}
+	return a
+}
+
+func (d *decider) may(kind tool.ActionKind, p string) error {
+	a := d.action(kind, p)
 	decided := d.chain.DecideAction(a)
 	switch {
 	case decided.Effect == policy.Allow:
