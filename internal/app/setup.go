@@ -19,7 +19,7 @@ import (
 // clientsOf wires the agents of this machine.
 func (a *App) clientsOf() *clients.Clients {
 	exe, _ := os.Executable() // "": an installation says that the path is not known
-	c := &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Hook: clients.HookBeside(exe), Run: runLine, Policy: a.Policies.Missing}
+	c := &clients.Clients{Home: a.Home, Logins: a.Secrets.Logins, Root: "/", Exe: exe, Hook: clients.HookBeside(exe), Run: runLine, Policy: a.Policies.Missing}
 	c.UseCopies(filepath.Join(a.Home.Env("").Home, ".local/bin"))
 	return c
 }

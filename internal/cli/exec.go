@@ -35,9 +35,10 @@ before you use it: a command may behave differently while it is observed.
 
 Agents of other makers (` + strings.Join(profile.AgentNames(), ", ") + `)
 have a ready policy, which is used where the workspace has no remit.yaml and no
-policy is named: the workspace, the hosts of its model, your login and settings,
-and a home folder of its own that keeps its state. --agent asks for it. Where
-the agent has Remit's hook, its tool calls are decided and recorded too.
+policy is named: the workspace, the hosts of its model, your settings, and a
+home folder of its own that keeps its state. Your login stays outside: the proxy
+adds it to requests to the model. --agent asks for the policy. Where the agent
+has Remit's hook, its tool calls are decided and recorded too.
 
 The exit status is the command's own, or 128 plus the number of the signal that
 ended it.

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -28,13 +30,18 @@ func (s *session) confineAgent(a *app.App, q *runs.ExecRequest, v *execView, nam
 		v.note = "the policy is this project's remit.yaml; with the ready policy: remit exec --agent " + name + " -- ..."
 		return err
 	}
-	c, err := a.Clients.Confine(name, q.Argv[0], q.Workspace)
+	c, err := a.Clients.Confine(name, q.Argv[0], q.Workspace, q.Policy == "")
 	if err != nil {
 		return err
 	}
 	if q.Policy == "" {
 		q.Root = c.Policy
 		v.note = "ready policy for " + c.Agent.Title + "; its home is " + c.Home
+		if len(c.Inside) > 0 {
+			v.note += "; it has " + strings.Join(c.Inside, " and ") + " itself, because the host is not on this machine and has no TLS"
+		}
+	} else if len(c.Inside) > 0 {
+		v.note = "the agent has " + strings.Join(c.Inside, " and ") + " itself: only its ready policy keeps logins outside"
 	}
 	q.Home, q.Env, v.agent = c.Home, c.Env, &c
 	v.hooks = &confinedHooks{session: s, app: a, open: map[clientSession]bool{}, fixed: runs.ClientRequest{

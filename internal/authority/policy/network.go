@@ -43,9 +43,17 @@ type networkPattern struct {
 type Secret struct {
 	Header string // the header's name
 	Env    string // the variable of Remit's own environment that holds the value, or
-	Store  string // the name of the stored value: one of both
+	Store  string // the name of the stored value, or
+	Login  string // the agent whose login of the person is the value: one of the three
 	Prefix string // written before the value, as "Bearer "
+
+	// InsteadOf is the value that the program gives for the secret. Only a request with the header gets the secret, and one
+	// with another value in it is refused. "": each request gets it, and none may have the header.
+	InsteadOf string
 }
+
+// Logins are the names for Secret.Login.
+var Logins = []string{"claude", "codex"}
 
 // maxAddresses bounds the addresses of one entry.
 const maxAddresses = 16
@@ -84,25 +92,55 @@ func (p *parser) networkEntry(e Effect, n *document.Node, path string) pattern {
 	switch {
 	case url == nil || url.Is(""):
 		p.Fail(n, path, "the entry has no url").Hint = "write url: GET https://api.example.com/**"
-	case en.inspect && en.rule != nil && en.rule.Scheme() != "https":
-		p.Fail(n, path, "inspect and secret are for https only")
+	case en.inspect && en.rule != nil && en.rule.Scheme() != "https" && (n.Lookup("inspect") != nil || !onLoopback(en.rule)):
+		p.Fail(n, path, "inspect and secret are for https only; a secret also for http to an address of this machine")
 	}
 	return en
+}
+
+// onLoopback reports whether all requests of a rule stay on this machine.
+func onLoopback(rule *target.Rule) bool {
+	t, ok := rule.Origin()
+	addr, err := netip.ParseAddr(t.Host)
+	return ok && t.Scheme == "http" && (t.Host == "localhost" || err == nil && addr.IsLoopback())
 }
 
 func (p *parser) secret(n *document.Node, path string) *Secret {
 	s := &Secret{}
 	p.mapping(n, path, document.Fields{"header": p.String(&s.Header, checkHeader), "env": p.String(&s.Env, checkEnv),
-		"store": p.String(&s.Store, checkStored), "prefix": p.String(&s.Prefix, checkPrefix)})
-	has := func(key string) bool { return n.Lookup(key) != nil }
+		"store": p.String(&s.Store, checkStored), "login": p.String(&s.Login, checkLogin), "prefix": p.String(&s.Prefix, checkPrefix), "instead_of": p.String(&s.InsteadOf, checkStandIn)})
+	sources := 0
+	for _, key := range []string{"env", "store", "login"} {
+		if n.Lookup(key) != nil {
+			sources++
+		}
+	}
 	switch {
 	case n.Kind != document.Mapping:
-	case has("env") && has("store"):
-		p.Fail(n, path, "a secret is in the environment or in the store, not in both").Hint = "leave out env or store"
-	case !has("header") || !has("env") && !has("store"):
-		p.Fail(n, path, "a secret needs header and env, or header and store").Hint = "write secret: {header: Authorization, store: NAME, prefix: \"Bearer \"}"
+	case sources > 1:
+		p.Fail(n, path, "a secret has one source").Hint = "write one of env, store and login"
+	case n.Lookup("header") == nil || sources == 0:
+		p.Fail(n, path, "a secret needs header, and one of env, store and login").Hint = "write secret: {header: Authorization, store: NAME, prefix: \"Bearer \"}"
 	}
 	return s
+}
+
+func checkLogin(s string) error {
+	if !slices.Contains(Logins, s) {
+		return fmt.Errorf("%q is not an agent whose login Remit can use; expected one of %s", s, strings.Join(Logins, ", "))
+	}
+	return nil
+}
+
+// checkStandIn wants a text that occurs by no accident.
+func checkStandIn(s string) error {
+	if len(s) < 8 || len(s) > 4096 {
+		return fmt.Errorf("a stand-in must have 8 to 4096 characters")
+	}
+	if strings.Trim(s, " ") != s {
+		return fmt.Errorf("a stand-in must not begin or end with a space")
+	}
+	return checkPrefix(s)
 }
 
 func (p *networkPattern) String() string { return p.text }
@@ -129,14 +167,18 @@ func (p *networkPattern) print(w *printer, in int) {
 		}
 		return
 	}
-	from, prefix := "env: "+quote(p.secret.Env), ""
-	if p.secret.Store != "" {
-		from = "store: " + quote(p.secret.Store)
+	w.line(in+1, "secret: %s", p.secret)
+}
+
+// String is the secret as a policy writes it.
+func (s *Secret) String() string {
+	parts := []string{"header: " + quote(s.Header)}
+	for _, f := range []struct{ key, value string }{{"env", s.Env}, {"store", s.Store}, {"login", s.Login}, {"prefix", s.Prefix}, {"instead_of", s.InsteadOf}} {
+		if f.value != "" {
+			parts = append(parts, f.key+": "+quote(f.value))
+		}
 	}
-	if p.secret.Prefix != "" {
-		prefix = ", prefix: " + quote(p.secret.Prefix)
-	}
-	w.line(in+1, "secret: {header: %s, %s%s}", quote(p.secret.Header), from, prefix)
+	return "{" + strings.Join(parts, ", ") + "}"
 }
 
 func (p *networkPattern) bind(*Rules, Effect) (pattern, error) { return p, nil }
@@ -357,7 +399,7 @@ func admit(given *[]Secret, s Secret, first bool) error {
 		}
 	}
 	if !first {
-		return fault.New(fault.HandleRefused, "a narrowing policy names the secret %q, which the grant's first policy does not give here", s.name())
+		return fault.New(fault.HandleRefused, "a narrowing policy names the secret %q, which the grant's first policy does not give here", s.Name())
 	}
 	*given = append(*given, s)
 	return nil

@@ -14,27 +14,36 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// storePrefix begins the lookup key of a stored value.
-const storePrefix = "store:"
+// storePrefix begins the lookup key of a stored value, loginPrefix that of an agent's login.
+const (
+	storePrefix = "store:"
+	loginPrefix = "login:"
+)
 
-// Key is the lookup key: the variable's name, or "store:" and the stored value's
-// name. No variable's name begins so.
+// Key is the lookup key: the variable's name, "store:" and the stored value's name, or "login:" and the agent. No variable's
+// name begins so.
 func (s Secret) Key() string {
-	if s.Store != "" {
+	switch {
+	case s.Store != "":
 		return storePrefix + s.Store
+	case s.Login != "":
+		return loginPrefix + s.Login
 	}
 	return s.Env
 }
 
+// LoginOf gives the agent whose login a Key asks for.
+func LoginOf(key string) (agent string, ok bool) { return strings.CutPrefix(key, loginPrefix) }
+
 // Stored gives the name of the stored value that a Key asks for.
 func Stored(key string) (name string, ok bool) { return strings.CutPrefix(key, storePrefix) }
 
-// name is the secret's, for people.
-func (s Secret) name() string {
-	if s.Store != "" {
-		return s.Store
+// Name is the secret's, for people.
+func (s Secret) Name() string {
+	if s.Login != "" {
+		return "login of " + s.Login
 	}
-	return s.Env
+	return s.Store + s.Env
 }
 
 // SecretUse is one entry of a policy's secrets: how some tools may use a stored

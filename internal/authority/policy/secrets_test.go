@@ -120,9 +120,9 @@ func TestSecretsAreReadStrictly(t *testing.T) {
 		`secrets: [{name: a, tools: [x], env: "A=B"}]`:                                                "is not a valid name of an environment variable",
 		`secrets: [{name: a, tools: ["x y"], env: A}]`:                                                "is not a valid tool pattern",
 		`secrets: [{name: a, tools: [x], value: hunter22}]`:                                           "unknown key",
-		`network: {allow: [{url: "https://h", secret: {header: A, env: E, store: s}}]}`:               "not in both",
+		`network: {allow: [{url: "https://h", secret: {header: A, env: E, store: s}}]}`:               "one source",
 		`network: {allow: [{url: "https://h", secret: {header: A, store: "Not Good"}}]}`:              "is not a valid name of a stored secret",
-		`network: {allow: [{url: "https://h", secret: {header: A}}]}`:                                 "header and env, or header and store",
+		`network: {allow: [{url: "https://h", secret: {header: A}}]}`:                                 "needs header, and one of env, store and login",
 		`roles: {"agent:*": {secrets: [{name: a, tools: [x]}]}}`:                                      "allows nothing",
 		`secrets: [{name: a, tools: [x], hosts: ["http://127.0.0.1:80"]}, {name: a, name: b}]` + "\n": "given twice",
 	} {

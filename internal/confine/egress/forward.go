@@ -132,6 +132,12 @@ func (p *Proxy) exchange(ctx context.Context, s *stream, h *head, rec *record, r
 		}
 		return p.refuse(s, h, rec, err)
 	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		err := p.switchProtocols(ctx, s, rec, resp, out)
+		out.close()
+		p.end(rec, inTime(ctx, err))
+		return false
+	}
 	keep, err := p.relay(ctx, s, h, rec, resp, out.conn)
 	if err != nil || resp.Close || !up.finished() || !out.silent() {
 		out.close()
@@ -162,15 +168,13 @@ func (p *Proxy) prepare(ctx context.Context, h *head, rec *record, t tool.Target
 	if err != nil {
 		return nil, err
 	}
-	if t.Scheme == "https" {
-		more, err := p.secrets(h, t)
-		if err != nil {
+	if t.Scheme == "https" || isLoopback(t.Host) {
+		if fields, err = p.secrets(h, t, fields); err != nil {
 			return nil, err
 		}
-		fields = append(fields, more...)
 	}
 	rec.allowed(v)
-	return fields, nil
+	return p.webSocket(h, t, fields), nil
 }
 
 // roundTrip sends a request and reads the response's head. A kept connection
@@ -250,7 +254,7 @@ func (p *Proxy) try(ctx context.Context, s *stream, h *head, rec *record, req re
 		return nil, nil, err
 	}
 	up := p.upload(ctx, s, h, rec, conn)
-	resp, err := readResponse(out, req.to.Method)
+	resp, err := readResponse(out, h, req.to.Method)
 	if err != nil {
 		if why := up.failure(); why != nil {
 			err = why
@@ -278,7 +282,7 @@ func writeHead(h *head, req request, fields []field) []byte {
 }
 
 // readResponse reads a response's head, and passes over interim ones.
-func readResponse(out *outside, method string) (*http.Response, error) {
+func readResponse(out *outside, h *head, method string) (*http.Response, error) {
 	for range 10 {
 		out.head.left = network.MaxHeaderBytes
 		resp, err := http.ReadResponse(out.br, &http.Request{Method: method})
@@ -291,6 +295,8 @@ func readResponse(out *outside, method string) (*http.Response, error) {
 		}
 		out.head.left = -1
 		switch {
+		case resp.StatusCode == http.StatusSwitchingProtocols && h.socket && strings.EqualFold(resp.Header.Get("Upgrade"), "websocket"):
+			return resp, nil
 		case resp.StatusCode == http.StatusSwitchingProtocols:
 			return nil, failed("the host switched protocols, which nobody asked for")
 		case resp.StatusCode >= 200:

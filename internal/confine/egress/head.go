@@ -35,6 +35,7 @@ type head struct {
 	chunked bool
 	expects bool // Expect: 100-continue
 	ends    bool // the connection is not kept
+	socket  bool // the host is asked for a WebSocket
 	auth    string
 }
 

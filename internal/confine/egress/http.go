@@ -240,19 +240,26 @@ func (p *Proxy) serveOrigin(ctx context.Context, s *stream, via, scheme string, 
 	}
 }
 
-// secrets gives the header fields that Remit adds to a request, and refuses one
-// that brings such a field itself.
-func (p *Proxy) secrets(h *head, t tool.Target) ([]field, error) {
-	list, err := network.Credentials(p.permit, t, p.secret, func(header string) bool {
-		return slices.ContainsFunc(h.fields, func(f field) bool { return network.SameHeader(f.name, header) })
+// secrets adds the header fields that are Remit's to the fields of a request, and refuses a request that brings such a field
+// itself.
+func (p *Proxy) secrets(h *head, t tool.Target, fields []field) ([]field, error) {
+	list, err := network.Credentials(p.permit, t, p.secret, func(header string) (values []string) {
+		for _, f := range h.fields {
+			if network.SameHeader(f.name, header) {
+				values = append(values, f.value)
+			}
+		}
+		return values
 	})
 	if err != nil {
 		return nil, deny(ruleSecret, fault.Message(err))
 	}
-	var out []field
 	for _, c := range list {
 		p.log.hide(c.Secret)
-		out = append(out, field{c.Header, c.Value})
+		if c.Replaces {
+			fields = slices.DeleteFunc(fields, func(f field) bool { return network.SameHeader(f.name, c.Header) })
+		}
+		fields = append(fields, field{c.Header, c.Value})
 	}
-	return out, nil
+	return fields, nil
 }

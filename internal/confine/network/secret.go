@@ -1,6 +1,7 @@
 package network
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,21 +19,30 @@ type Credential struct {
 	Query  string // the parameter's name
 	Value  string // the whole of it
 	Secret string // the part of Value that nobody may see
+
+	Replaces bool // the request has the header, with what stands for the secret
 }
 
 // Credentials gives what the policies of a permit add to a request that may be
 // sent, with values that lookup finds by their policy.Secret.Key: in Remit's own
-// environment or the store (nil finds nothing). A request that brings such a header itself, and a secret that is not
-// set or cannot stand in a header, are a fault.HandleRefused error, which does
+// environment, the store or a login (nil finds nothing). A credential takes the place of the header of its name. brought
+// returns the values of a header in the request. A request that brings such a header itself, with another value than the one that
+// stands for the secret, and a secret that is not set or cannot stand in a header, are a fault.HandleRefused error, which does
 // not hold the value.
-func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (string, bool), brings func(header string) bool) ([]Credential, error) {
+func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (string, bool), brought func(header string) []string) ([]Credential, error) {
 	list, err := p.Chain().Secrets(to)
 	if err != nil {
 		return nil, err
 	}
 	var out []Credential
 	for _, s := range list {
-		if brings(s.Header) {
+		own := brought(s.Header)
+		switch {
+		case s.InsteadOf != "" && len(own) == 0:
+			continue
+		case s.InsteadOf != "" && (len(own) > 1 || own[0] != s.Prefix+s.InsteadOf):
+			return nil, fault.New(fault.HandleRefused, "the header %q may have only the value that stands for %s here: requests with another login are not sent", s.Header, s.Name())
+		case s.InsteadOf == "" && len(own) > 0:
 			return nil, fault.New(fault.HandleRefused, "the header %q is Remit's to set here: send the request without it", s.Header)
 		}
 		value, ok := "", false
@@ -43,9 +53,9 @@ func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (stri
 			return nil, missing(s)
 		}
 		if strings.Trim(value, " \t") != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return nil, fault.New(fault.HandleRefused, "the secret %q cannot stand in a header", s.Env+s.Store)
+			return nil, fault.New(fault.HandleRefused, "the secret %q cannot stand in a header", s.Name())
 		}
-		out = append(out, Credential{Header: s.Header, Value: s.Prefix + value, Secret: value})
+		out = append(out, Credential{Header: s.Header, Value: s.Prefix + value, Secret: value, Replaces: s.InsteadOf != ""})
 	}
 	return out, nil
 }
@@ -53,7 +63,10 @@ func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (stri
 // missing tells which secret has no value. Its cause is fault.NotFound, which
 // keeps the refusal from being a violation.
 func missing(s policy.Secret) error {
-	if s.Store == "" {
+	switch {
+	case s.Login != "":
+		return fault.Wrap(fault.HandleRefused, fault.NotFound, "the %s is missing or has ended", s.Name()).ForOperator("start %s outside of Remit, and log in", s.Login)
+	case s.Store == "":
 		return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not set in Remit's environment", s.Env)
 	}
 	return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", s.Store).ForOperator("set it with remit secret set %s", s.Store)
@@ -69,15 +82,15 @@ func SameHeader(a, b string) bool {
 // the mask for the response. The request's own header, which redirects repeat,
 // stays without them.
 func (t *Transport) credentials(out *http.Request, u *url.URL, to tool.Target) (mask, error) {
-	brings := func(header string) bool {
-		for name := range out.Header {
+	brought := func(header string) (values []string) {
+		for name, list := range out.Header {
 			if SameHeader(name, header) {
-				return true
+				values = append(values, list...)
 			}
 		}
-		return false
+		return values
 	}
-	list, err := Credentials(t.permit, to, t.Secret, brings)
+	list, err := Credentials(t.permit, to, t.Secret, brought)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +106,10 @@ func (t *Transport) credentials(out *http.Request, u *url.URL, to tool.Target) (
 	}
 	var m mask
 	for _, c := range list {
-		if err := c.add(out, u, brings); err != nil {
+		if c.Replaces {
+			maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return SameHeader(name, c.Header) })
+		}
+		if err := c.add(out, u, func(header string) bool { return len(brought(header)) > 0 }); err != nil {
 			return nil, err
 		}
 		m = m.add(c.Secret)

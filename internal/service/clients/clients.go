@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/repository"
+	"github.com/remitrun/remit/internal/service/agentlogins"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -28,6 +29,9 @@ type Clients struct {
 	Root string // where managed configuration begins: /
 	Exe  string // the path of this program; "": not known
 	Hook string // the path of its small program for hooks; "": remit hook is the hook
+
+	// Logins are those of the person with agents.
+	Logins *agentlogins.Logins
 
 	// Run runs a command line by /bin/sh in a folder, with an input.
 	Run func(ctx context.Context, line, dir string, input []byte) (Ran, error)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/agentlogins"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -39,7 +40,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	h := &home.Home{Config: cfg, Ledger: func(context.Context) (store.Backend, error) { return ledger, nil }}
-	d := &desk{t: t, project: filepath.Join(base, "project"), Clients: &clients.Clients{Home: h}}
+	d := &desk{t: t, project: filepath.Join(base, "project"), Clients: &clients.Clients{Home: h, Logins: agentlogins.New(filepath.Join(base, "home"), h.Dir)}}
 	for _, dir := range []string{"project", "home", "root", "bin", "root/etc"} {
 		if err := os.MkdirAll(filepath.Join(base, dir), 0o755); err != nil {
 			t.Fatal(err)

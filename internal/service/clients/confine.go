@@ -22,12 +22,14 @@ type Confined struct {
 	Agent  profile.Agent
 	Policy *policy.Policy    // the ready policy, for this person and machine
 	Home   string            // its own home folder, free of links; it keeps the agent's state
-	Env    map[string]string // the person's variables that it gets
+	Env    map[string]string // the person's variables that it gets; for keys, what stands for them
+	Inside []string          // names of variables with keys that it gets itself
 }
 
-// Confine prepares an agent: it makes the agent's own home, with links to the person's login and
-// settings, and fills in the ready policy. Program is the first word of the command line.
-func (s *Clients) Confine(name, program, workspace string) (Confined, error) {
+// Confine prepares an agent: it makes the agent's own home, with links to the person's settings and a
+// file that stands for the login, and fills in the ready policy. Program is the first word of the command line. Without ready,
+// another policy holds, and the agent has its login itself.
+func (s *Clients) Confine(name, program, workspace string, ready bool) (Confined, error) {
 	a, err := profile.FindAgent(name)
 	if err != nil {
 		return Confined{}, err
@@ -40,10 +42,12 @@ func (s *Clients) Confine(name, program, workspace string) (Confined, error) {
 		}
 	}
 	for _, v := range a.URLs {
-		if host := origin(out.Env[v]); host != "" {
+		if host := originOf(out.Env[v]); host != "" {
 			add.Hosts = append(add.Hosts, host)
 		}
 	}
+	keys := s.keys(&out, ready)
+	add.Keys, add.Known, out.Inside = keys.entries(), keys.known(), keys.inside
 	s.findProgram(&add, program, workspace)
 	if s.Exe != "" { // the hooks of the agent start it
 		add.Read = append(add.Read, home.RealPath(s.Exe))
@@ -55,11 +59,11 @@ func (s *Clients) Confine(name, program, workspace string) (Confined, error) {
 	if out.Policy, err = policy.Parse("ready policy "+name, []byte(a.With(add))); err != nil {
 		return out, err
 	}
-	return out, s.furnish(out)
+	return out, s.furnish(out, keys)
 }
 
-// origin is a URL's scheme, host and port, as an entry of a policy; "": it has none.
-func origin(text string) string {
+// originOf is a URL's scheme, host and port, as an entry of a policy; "": it has none.
+func originOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return ""
@@ -118,7 +122,7 @@ func installation(program string) []string {
 
 // furnish makes the agent's own home and the links in it. What the agent put in the place of a
 // link to settings is replaced; a login that it made itself stays.
-func (s *Clients) furnish(c Confined) error {
+func (s *Clients) furnish(c Confined, keys outside) error {
 	fail := func(err error) error {
 		return fault.Wrap(fault.Usage, err, "the home of the confined agent, %s, cannot be used: %v", c.Home, wholefile.Cause(err))
 	}
@@ -130,6 +134,9 @@ func (s *Clients) furnish(c Confined) error {
 		return fail(err)
 	}
 	defer root.Close()
+	if err := keys.putLogin(root, c.Agent.Name); err != nil {
+		return fail(err)
+	}
 	for _, name := range c.Agent.Links {
 		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			return fail(err)
@@ -167,7 +174,7 @@ func (s *Clients) GuardFolders(c Confined, project string) error {
 }
 
 // logins are those of the links that lead to a login.
-var logins = []string{".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".local/share/opencode/auth.json"}
+var logins = []string{".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".local/share/opencode/auth.json"}
 
 // link makes a symbolic link in root, in place of a file there; with keep a regular file stays.
 func link(root *os.Root, name, target string, keep bool) error {

@@ -36,15 +36,16 @@ func (d *desk) put(file, text string, mode os.FileMode) {
 	}
 }
 
-// The agent's own home leads to the login and the settings of the person. What the agent put in the
-// place of settings is gone at the next start; a login that it made is not.
+// The agent's own home leads to the settings of the person, and has a file that stands for the login. What the agent put in their
+// places is gone at the next start.
 func TestConfinedHome(t *testing.T) {
 	d := newDesk(t)
 	d.Hook = d.Exe + "-hook"
 	login, settings := filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), filepath.Join(d.Home.UserHome, ".claude/settings.json")
-	d.put(login, "login", 0o600)
+	const theirs = `{"claudeAiOauth": {"accessToken": "theirs", "refreshToken": "theirs", "expiresAt": 32503680000000, "scopes": ["a"]}, "mcpOAuth": {"x": "theirs"}}`
+	d.put(login, theirs, 0o600)
 	d.put(settings, "settings", 0o600)
-	c, err := d.Confine("claude", "claude", d.project)
+	c, err := d.Confine("claude", "claude", d.project, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +57,8 @@ func TestConfinedHome(t *testing.T) {
 		}
 		return string(b)
 	}
-	if content(own(".credentials.json")) != "login" || content(own("settings.json")) != "settings" {
-		t.Error("the links lead elsewhere")
+	if got := content(own(".credentials.json")); strings.Contains(got, "theirs") || !strings.Contains(got, "accessToken") || content(own("settings.json")) != "settings" {
+		t.Errorf("the home has another login or other settings: %s", got)
 	}
 	if _, err := os.Lstat(own("CLAUDE.md")); err == nil {
 		t.Error("a link points to a missing file")
@@ -68,14 +69,15 @@ func TestConfinedHome(t *testing.T) {
 		}
 		d.put(own(name), "of the agent", 0o600)
 	}
-	if _, err := d.Confine("claude", "claude", d.project); err != nil {
+	if _, err := d.Confine("claude", "claude", d.project, true); err != nil {
 		t.Fatal(err)
 	}
-	if content(own(".credentials.json")) != "of the agent" || content(own("settings.json")) != "settings" || content(login) != "login" {
-		t.Error("another file was kept than the login of the agent")
+	if content(own(".credentials.json")) == "of the agent" || content(own("settings.json")) != "settings" || content(login) != theirs {
+		t.Error("a file of the agent was kept")
 	}
 	for file, want := range map[string][2]policy.Effect{
-		login:                                  {policy.Allow, policy.Allow},
+		login:                                  {policy.Deny, policy.Deny},
+		own(".credentials.json"):               {policy.Allow, policy.Allow},
 		settings:                               {policy.Allow, policy.Deny},
 		own("history.jsonl"):                   {policy.Allow, policy.Allow},
 		filepath.Join(d.Home.Dir, "ledger.db"): {policy.Deny, policy.Deny},
@@ -100,7 +102,7 @@ func TestConfinedHomeIsNotLeft(t *testing.T) {
 	if err := os.Symlink(victim, filepath.Join(own, ".claude")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Confine("claude", "claude", d.project); err == nil {
+	if _, err := d.Confine("claude", "claude", d.project, true); err == nil {
 		t.Error("a link out of the home was followed")
 	}
 	if list, err := os.ReadDir(victim); err != nil || len(list) > 0 {
@@ -142,7 +144,7 @@ func TestConfinedPrograms(t *testing.T) {
 		"aider":  {venv + "/bin/aider", venv + "/lib/x.py", python + "/lib/os.py"},
 		"gemini": {},
 	} {
-		c, err := d.Confine(name, name, d.project)
+		c, err := d.Confine(name, name, d.project, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,11 +160,11 @@ func TestConfinedPrograms(t *testing.T) {
 		if strings.Contains(src, d.project) || strings.Contains(src, "file:") || c.Env["SECRET"] != "" {
 			t.Errorf("%s: %s", name, src)
 		}
-		if name != "gemini" && (!strings.Contains(src, "'http://127.0.0.1:8080'") || c.Env["ANTHROPIC_API_KEY"] != "k") {
+		if name != "gemini" && (!strings.Contains(src, "'http://127.0.0.1:8080'") || c.Env["ANTHROPIC_API_KEY"] == "k") {
 			t.Errorf("%s: %v\n%s", name, c.Env, src)
 		}
 	}
-	if _, err := d.Confine("emacs", "emacs", d.project); err == nil {
+	if _, err := d.Confine("emacs", "emacs", d.project, true); err == nil {
 		t.Error("an unknown agent is confined")
 	}
 }
@@ -171,7 +173,7 @@ func TestConfinedPrograms(t *testing.T) {
 func TestGuardFolders(t *testing.T) {
 	d := newDesk(t)
 	d.put(filepath.Join(d.Home.UserHome, ".codex/config.toml"), "", 0o600)
-	c, err := d.Confine("gemini", "gemini", d.project)
+	c, err := d.Confine("gemini", "gemini", d.project, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/secret"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/agentlogins"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
@@ -27,13 +28,16 @@ type Secrets struct {
 	// Store keeps the values.
 	Store *secret.Store
 
+	// Logins are the person's logins with agents.
+	Logins *agentlogins.Logins
+
 	home     *home.Home
 	policies *policies.Policies
 }
 
 // New opens the store of secrets.
 func New(h *home.Home, p *policies.Policies) *Secrets {
-	return &Secrets{home: h, policies: p, Store: openStore(h.Config)}
+	return &Secrets{home: h, policies: p, Logins: agentlogins.New(h.UserHome, h.Dir), Store: openStore(h.Config)}
 }
 
 // In reports whether a text holds the value of a stored secret, or of one
@@ -56,8 +60,15 @@ func openStore(cfg home.Config) *secret.Store {
 }
 
 // Value finds a value by its policy.Secret.Key, at the moment of its use: a variable of Remit's own
-// environment, or a stored secret. The value is masked from then on wherever it comes back.
+// environment, a stored secret, or the person's login with an agent. The value is masked from then on wherever it comes back.
 func (s *Secrets) Value(key string) (string, bool) {
+	if agent, ok := policy.LoginOf(key); ok {
+		v, ok := s.Logins.Token(agent)
+		if ok {
+			s.Mask.Add(key, v)
+		}
+		return v, ok
+	}
 	name, stored := policy.Stored(key)
 	if !stored {
 		v, ok := s.home.Lookup(key)

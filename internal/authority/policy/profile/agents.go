@@ -22,36 +22,78 @@ type Agent struct {
 	// Variables are those of the person that the agent gets. URLs are those of them that name a
 	// host of its model, which the policy then allows.
 	Variables, URLs []string
+	// Keys are the logins at its models: variables, and files of which Remit knows the format. The agent gets texts that stand
+	// for them. Of those for one header, the first that the person has counts.
+	Keys []Key
+	// Signs are hosts that only sign a person in.
+	Signs []string
 }
+
+// Key is a login that requests of an agent need.
+type Key struct {
+	Variable string // the variable with the key, or
+	Login    string // the agent whose login Remit reads: see package agentlogins
+	Header   string
+	Prefix   string   // written before the key
+	StandIn  string   // of a variable: what the agent gets in its place
+	Host     string   // the host of the model, or of the one that a variable of URLs names
+	URLs     []string // the variables of URLs that name another host
+}
+
+// keyOf is the usual form: a variable with a key for the header Authorization.
+func keyOf(variable, host string, urls ...string) Key {
+	return Key{Variable: variable, Header: "Authorization", Prefix: "Bearer ", StandIn: "sk-kept-outside-by-remit", Host: host, URLs: urls}
+}
+
+// Keys of several agents.
+var (
+	anthropicKey  = Key{Variable: "ANTHROPIC_API_KEY", Header: "x-api-key", StandIn: "sk-ant-api03-kept-outside-by-remit", Host: "api.anthropic.com", URLs: []string{"ANTHROPIC_BASE_URL"}}
+	geminiKey     = Key{Variable: "GEMINI_API_KEY", Header: "x-goog-api-key", StandIn: "kept-outside-by-remit", Host: "generativelanguage.googleapis.com", URLs: []string{"GOOGLE_GEMINI_BASE_URL"}}
+	openAIKey     = keyOf("OPENAI_API_KEY", "api.openai.com", "OPENAI_BASE_URL", "OPENAI_API_BASE")
+	openRouterKey = keyOf("OPENROUTER_API_KEY", "openrouter.ai")
+)
 
 // AgentHomes is the folder that the sources name as the parent of the agents' own homes.
 const AgentHomes = "~/.local/share/remit/confined"
+
+// bearer is a variable of Claude Code.
+func bearer(variable string) Key {
+	k := keyOf(variable, anthropicKey.Host, anthropicKey.URLs...)
+	k.StandIn = "sk-ant-oat01-kept-outside-by-remit"
+	return k
+}
 
 // agents are the agents with a ready policy.
 var agents = []Agent{
 	{
 		Profile: Profile{Name: "claude"}, Title: "Claude Code", Programs: []string{"claude"}, Folders: []string{".claude"},
 		Links: []string{
-			".claude/.credentials.json", ".claude/settings.json", ".claude/CLAUDE.md", ".claude/agents", ".claude/commands", ".claude/skills", ".claude/output-styles",
+			".claude/settings.json", ".claude/CLAUDE.md", ".claude/agents", ".claude/commands", ".claude/skills", ".claude/output-styles",
 		},
-		Variables: []string{
-			"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_MODEL", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "IS_SANDBOX",
+		Variables: []string{"ANTHROPIC_MODEL", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "IS_SANDBOX"},
+		URLs:      []string{"ANTHROPIC_BASE_URL"},
+		Keys: []Key{
+			anthropicKey,
+			bearer("ANTHROPIC_AUTH_TOKEN"), bearer("CLAUDE_CODE_OAUTH_TOKEN"),
+			{Login: "claude", Header: "Authorization", Prefix: "Bearer ", Host: "api.anthropic.com", URLs: []string{"ANTHROPIC_BASE_URL"}},
 		},
-		URLs: []string{"ANTHROPIC_BASE_URL"},
+		Signs: []string{"console.anthropic.com", "platform.claude.com"},
 	},
 	{
 		Profile: Profile{Name: "codex"}, Title: "Codex", Programs: []string{"codex"}, Folders: []string{".codex"},
-		Links:     []string{".codex/auth.json", ".codex/config.toml", ".codex/hooks.json", ".codex/AGENTS.md", ".codex/prompts", ".codex/rules", ".codex/skills"},
-		Variables: []string{"OPENAI_API_KEY", "CODEX_API_KEY"},
-		URLs:      []string{"OPENAI_BASE_URL"},
+		Links: []string{".codex/config.toml", ".codex/hooks.json", ".codex/AGENTS.md", ".codex/prompts", ".codex/rules", ".codex/skills"},
+		URLs:  []string{"OPENAI_BASE_URL"},
+		Keys:  []Key{keyOf("CODEX_API_KEY", "api.openai.com", "OPENAI_BASE_URL"), openAIKey, {Login: "codex", Header: "Authorization", Prefix: "Bearer ", Host: "chatgpt.com"}},
+		Signs: []string{"auth.openai.com"},
 	},
 	{
 		Profile: Profile{Name: "gemini"}, Title: "Gemini CLI", Programs: []string{"gemini"}, Folders: []string{".gemini"},
 		Links: []string{
 			".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/settings.json", ".gemini/GEMINI.md", ".gemini/commands", ".gemini/policies",
 		},
-		Variables: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_GENAI_USE_GCA", "GEMINI_CLI_TRUST_WORKSPACE"},
+		Variables: []string{"GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_GENAI_USE_GCA", "GEMINI_CLI_TRUST_WORKSPACE"},
 		URLs:      []string{"GOOGLE_GEMINI_BASE_URL"},
+		Keys:      []Key{geminiKey, {Variable: "GOOGLE_API_KEY", Header: "x-goog-api-key", StandIn: geminiKey.StandIn, Host: geminiKey.Host, URLs: geminiKey.URLs}},
 	},
 	{
 		Profile: Profile{Name: "opencode"}, Title: "OpenCode", Programs: []string{"opencode"},
@@ -59,16 +101,16 @@ var agents = []Agent{
 			".local/share/opencode/auth.json", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc", ".config/opencode/AGENTS.md",
 			".config/opencode/agent", ".config/opencode/command",
 		},
-		Variables: []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE"},
+		Variables: []string{"OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE"},
 		URLs:      []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"},
+		Keys:      []Key{anthropicKey, openAIKey, geminiKey, openRouterKey},
 	},
 	{
 		Profile: Profile{Name: "aider"}, Title: "Aider", Programs: []string{"aider"},
-		Links: []string{".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json"},
-		Variables: []string{
-			"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY", "AIDER_MODEL", "AIDER_ANALYTICS_DISABLE", "AIDER_CHECK_UPDATE",
-		},
-		URLs: []string{"ANTHROPIC_BASE_URL", "OPENAI_API_BASE", "OPENAI_BASE_URL"},
+		Links:     []string{".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json"},
+		Variables: []string{"GEMINI_API_KEY", "AIDER_MODEL", "AIDER_ANALYTICS_DISABLE", "AIDER_CHECK_UPDATE"},
+		URLs:      []string{"ANTHROPIC_BASE_URL", "OPENAI_API_BASE", "OPENAI_BASE_URL"},
+		Keys:      []Key{anthropicKey, openAIKey, openRouterKey, keyOf("DEEPSEEK_API_KEY", "api.deepseek.com")},
 	},
 }
 
@@ -109,6 +151,8 @@ type Additions struct {
 	Read  []string // what its program reads besides the system: patterns
 	Path  []string // folders of programs
 	Hosts []string // network entries
+	Keys  []string // network entries with a secret, as YAML
+	Known bool     // the agent is logged in, so that it needs no host of Signs
 }
 
 // With is the ready policy with additions.
@@ -126,6 +170,14 @@ func (a Agent) With(add Additions) string {
 		{"\nnetwork:\n  allow:\n", list("    ", add.Hosts)},
 	} {
 		src = strings.Replace(src, at.anchor, at.anchor+at.text, 1)
+	}
+	for _, entry := range add.Keys {
+		src = strings.Replace(src, "\nnetwork:\n  allow:\n", "\nnetwork:\n  allow:\n    - "+entry+"\n", 1)
+	}
+	if add.Known {
+		for _, host := range a.Signs {
+			src = strings.Replace(src, "    - "+host+"\n", "", 1)
+		}
 	}
 	for _, dir := range add.Path {
 		src = strings.Replace(src, "\n  path: [", "\n  path: ["+quoted(dir)+", ", 1)

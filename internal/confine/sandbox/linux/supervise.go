@@ -321,7 +321,7 @@ func (d *decider) concerns(p string) bool {
 	return over.Kind == sandbox.Bind && (over.Folder || over.Access == sandbox.WriteOnly) && !over.System && over.From == ""
 }
 
-// action is what the policy is asked about.
+// action is the question for the policy about a path.
 func (d *decider) action(kind tool.ActionKind, p string) tool.Action {
 	a := tool.Action{Kind: kind, Path: p, Real: p}
 	if kind != tool.FileRead {

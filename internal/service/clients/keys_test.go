@@ -1,0 +1,182 @@
+package clients_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/profile"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+const claudesLogin = `{"claudeAiOauth": {"accessToken": "REAL-access", "refreshToken": "REAL-refresh", "expiresAt": 32503680000000}}`
+
+// secretsAt are the credentials for a request of a confined agent.
+func (d *desk) secretsAt(p *policy.Policy, t tool.Target) []policy.Secret {
+	d.t.Helper()
+	r, err := p.Bind(d.Home.Env(d.project))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	list, err := policy.Chain{r}.Secrets(t)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return list
+}
+
+// For each agent, with each set of its variables and logins: no key and no login is in what the agent gets, a request with what it
+// got gets the key, and none is sent elsewhere.
+func TestKeysStayOutside(t *testing.T) {
+	for _, name := range profile.AgentNames() {
+		a, err := profile.FindAgent(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDesk(t)
+		for set := range 1 << len(a.Keys) {
+			for _, made := range []string{d.Home.UserHome, filepath.Join(d.Home.Env("").State, "confined")} {
+				if err := os.RemoveAll(made); err != nil {
+					t.Fatal(err)
+				}
+			}
+			vars, want := map[string]string{}, 0
+			for i, k := range a.Keys {
+				switch {
+				case set&(1<<i) == 0:
+				case k.Login == "claude":
+					d.put(filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), claudesLogin, 0o600)
+					want++
+				case k.Login == "codex":
+					d.put(filepath.Join(d.Home.UserHome, ".codex/auth.json"), `{"tokens": {"access_token": "REAL-access", "refresh_token": "REAL-refresh", "id_token": "a.b.REAL-signature"}}`, 0o600)
+					want++
+				default:
+					vars[k.Variable] = "REAL-" + k.Variable
+					want++
+				}
+			}
+			d.Home.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+			c, err := d.Confine(name, name, d.project, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for v, text := range c.Env {
+				if strings.Contains(text, "REAL") && v != "GEMINI_API_KEY" {
+					t.Errorf("%s, set %b: %s=%s", name, set, v, text)
+				}
+			}
+			_ = filepath.WalkDir(c.Home, func(p string, _ os.DirEntry, _ error) error {
+				if b, err := os.ReadFile(p); err == nil && strings.Contains(string(b), "REAL") {
+					t.Errorf("%s, set %b: %s has %s", name, set, p, b)
+				}
+				return nil
+			})
+			if strings.Contains(string(c.Policy.Source()), "REAL") {
+				t.Errorf("%s, set %b: the policy has a key", name, set)
+			}
+			given := 0
+			for _, k := range a.Keys {
+				for _, s := range d.secretsAt(c.Policy, tool.Target{Method: "POST", Scheme: "https", Host: k.Host, Port: 443, Path: "/v1/x"}) {
+					if s.InsteadOf == "" || want == 0 {
+						t.Errorf("%s, set %b: %+v", name, set, s)
+					}
+					if s.Env == k.Variable && s.Login == k.Login && c.Env[k.Variable] == s.InsteadOf {
+						given++
+					}
+				}
+				if got := d.secretsAt(c.Policy, tool.Target{Method: "POST", Scheme: "https", Host: k.Host + ".example", Port: 443, Path: "/v1/x"}); len(got) > 0 {
+					t.Errorf("%s: %+v for another host", name, got)
+				}
+			}
+			if len(vars) > 0 && given == 0 {
+				t.Errorf("%s, set %b: no key is used: %v\n%s", name, set, c.Env, c.Policy.Source())
+			}
+		}
+	}
+}
+
+// Keys go to the host that a variable names, if nobody on the way can read them; else the agent has its key itself, as it would
+// without Remit.
+func TestKeysGoToTheNamedHost(t *testing.T) {
+	for url, hidden := range map[string]bool{
+		"https://gateway.example/v1": true, "http://127.0.0.1:4000": true, "http://localhost:4000/": true, "http://[::1]:4000": true,
+		"http://gateway.example": false, "http://10.0.0.5:4000": false,
+	} {
+		d := newDesk(t)
+		vars := map[string]string{"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "REAL-key"}
+		d.Home.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+		c, err := d.Confine("claude", "claude", d.project, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Env["ANTHROPIC_API_KEY"]; (got == "REAL-key") == hidden || (len(c.Inside) == 0) != hidden {
+			t.Errorf("%s: the agent has %s, inside %v", url, got, c.Inside)
+		}
+		for _, s := range d.secretsAt(c.Policy, tool.Target{Method: "POST", Scheme: "https", Host: "api.anthropic.com", Port: 443, Path: "/v1/x"}) {
+			if s.InsteadOf == c.Env["ANTHROPIC_API_KEY"] {
+				t.Errorf("%s: the key of another host goes to api.anthropic.com", url)
+			}
+		}
+	}
+}
+
+// A login that the agent made itself stays while the person has none, and no longer.
+func TestALoginOfTheAgentsOwn(t *testing.T) {
+	d := newDesk(t)
+	c, err := d.Confine("claude", "claude", d.project, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(c.Home, ".claude/.credentials.json")
+	content := func() string {
+		if _, err := d.Confine("claude", "claude", d.project, true); err != nil {
+			t.Fatal(err)
+		}
+		b, _ := os.ReadFile(own)
+		return string(b)
+	}
+	if !strings.Contains(string(c.Policy.Source()), "platform.claude.com") || strings.Contains(string(c.Policy.Source()), "instead_of") {
+		t.Error("without a login, the agent cannot log in")
+	}
+	d.put(own, "of the agent", 0o600)
+	if got := content(); got != "of the agent" {
+		t.Errorf("it is gone: %s", got)
+	}
+	login := filepath.Join(d.Home.UserHome, ".claude/.credentials.json")
+	d.put(login, claudesLogin, 0o600)
+	if got := content(); !strings.Contains(got, "accessToken") || strings.Contains(got, "REAL") {
+		t.Errorf("it is not the person's: %s", got)
+	}
+	if err := os.Remove(login); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(); got != "" {
+		t.Errorf("what stands for a login is left: %s", got)
+	}
+	if err := os.Symlink(login, own); err != nil { // as older versions made it
+		t.Fatal(err)
+	}
+	if content(); func() bool { _, err := os.Lstat(own); return err == nil }() {
+		t.Error("a link to the login is left")
+	}
+}
+
+// Under another policy the agent has its keys and its login itself, as the policy says nothing of them, and the person is told.
+func TestUnderAnotherPolicyKeysAreInside(t *testing.T) {
+	d := newDesk(t)
+	login := filepath.Join(d.Home.UserHome, ".claude/.credentials.json")
+	d.put(login, claudesLogin, 0o600)
+	d.Home.Lookup = func(name string) (string, bool) { return "REAL-key", name == "ANTHROPIC_API_KEY" }
+	for _, ready := range []bool{true, false, true} {
+		c, err := d.Confine("claude", "claude", d.project, ready)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, _ := os.Readlink(filepath.Join(c.Home, ".claude/.credentials.json"))
+		if (to == login) == ready || (c.Env["ANTHROPIC_API_KEY"] == "REAL-key") == ready || (len(c.Inside) == 0) != ready {
+			t.Errorf("ready %v: %v, a link to %q, inside %v", ready, c.Env, to, c.Inside)
+		}
+	}
+}
