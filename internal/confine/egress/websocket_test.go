@@ -56,6 +56,7 @@ func TestWebSockets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer resp.Body.Close()
 			if resp.StatusCode != http.StatusSwitchingProtocols {
 				if got, _ := io.ReadAll(resp.Body); string(got) != tt.want {
 					t.Errorf("%d %q", resp.StatusCode, got)
@@ -93,6 +94,7 @@ func TestWebSocketsCarryAllBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	defer resp.Body.Close()
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(from, got); err != nil || string(got) != want {
 		t.Fatalf("%v, %.60q", err, got)
