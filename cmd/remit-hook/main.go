@@ -56,6 +56,15 @@ func fail(why string) int {
 	return 1
 }
 
+// block answers an agent that does not take the exit status for an answer, beside [block].
+func (h hook) block(why string) int {
+	// Not every version of Antigravity takes the exit status for an answer.
+	if len(h.args) > 0 && h.args[0] == "antigravity" && strings.HasSuffix(h.args[len(h.args)-1], "PreToolUse") {
+		_, _ = os.Stdout.WriteString(`{"decision":"deny","reason":"remit: the hook has no answer"}` + "\n") // the status says the same
+	}
+	return block(why)
+}
+
 // block says why the call is blocked. It does not know whether the event is about a call that was made already.
 func block(why string) int {
 	_, _ = os.Stderr.WriteString("remit hook: no answer, so a call that was not made yet is blocked: " + why + "\n") // the status says the same

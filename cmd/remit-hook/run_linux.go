@@ -18,19 +18,19 @@ func (h hook) run() int {
 	began := time.Now()
 	event, err := readEvent()
 	if err != nil {
-		return block("the event cannot be read: " + err.Error())
+		return h.block("the event cannot be read: " + err.Error())
 	}
 	answer, err := h.ask(event)
 	if err == nil && !answer.Decline {
 		return show(answer)
 	}
 	if time.Since(began) > hookwire.RetryTime { // agents wait for one decision, not for two
-		return block("the keeper did not answer in time")
+		return h.block("the keeper did not answer in time")
 	}
 	if err := holding(event); err != nil {
-		return block("the event cannot be passed on: " + err.Error())
+		return h.block("the event cannot be passed on: " + err.Error())
 	}
-	return block(h.become().Error())
+	return h.block(h.become().Error())
 }
 
 // ask asks the process that is reached from here: from a sandbox the one that made it, else the keeper.

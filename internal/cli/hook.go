@@ -42,17 +42,18 @@ func hookDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (s *session) hookCmd() *cobra.Command {
-	var policyFile, dir, homeDir string
+	var policyFile, dir, homeDir, event string
 	var confine bool
 	c := &cobra.Command{
 		Use:   "hook AGENT",
 		Short: "Decide a tool call of another agent, as that agent's hook",
-		Long: `AGENT is claude, codex, copilot, cursor, gemini or generic. Reads one event of
-the agent on standard input, decides the tool call under the policy, records
-it, and prints the answer in the agent's own form. The agent carries out an
-allowed call itself: Remit does not confine it. An event after the call records
-the outcome, marked as reported by the agent, and is answered with the output
-without keys if it has some. All calls of one agent session are one run.
+		Long: `AGENT is antigravity, claude, codex, copilot, cursor, gemini or generic. Reads
+one event of the agent on standard input, decides the tool call under the
+policy, records it, and prints the answer in the agent's own form. The agent
+carries out an allowed call itself: Remit does not confine it. An event after
+the call records the outcome, marked as reported by the agent, and is answered
+with the output without keys if it has some. All calls of one agent session are
+one run.
 
 Without -p the policy is the trusted remit.yaml of the nearest folder at or
 above the event's folder, which is then the workspace. In a linked Git worktree
@@ -78,7 +79,7 @@ not made. An output that cannot be searched for keys is withheld.
 			if homeDir != "" {
 				s.useHome(s.abs(homeDir))
 			}
-			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir, home: homeDir, confine: confine}
+			h := hookDoor{session: s, agent: args[0], event: event, policy: policyFile, dir: dir, home: homeDir, confine: confine}
 			if hookrelay.Present() {
 				return h.forward(cmd.Context())
 			}
@@ -88,6 +89,7 @@ not made. An output that cannot be searched for keys is withheld.
 	c.Flags().StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to decide under")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
 	c.Flags().StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, instead of the environment's")
+	c.Flags().StringVar(&event, "event", "", "the `NAME` of the event, for antigravity: its events do not have it")
 	c.Flags().Bool(hookwire.AloneFlag, false, "decide in this process; remit-hook sends the event to no keeper")
 	c.Flags().BoolVar(&confine, "confine", false, "have shell commands run in the sandbox, by remit sh")
 	return c
@@ -97,6 +99,7 @@ not made. An output that cannot be searched for keys is withheld.
 type hookDoor struct {
 	*session
 	agent, policy, dir, home string
+	event                    string // the name of the event; "": it has it
 	confine                  bool
 	confined                 *confinedHooks // of an agent that is confined as a whole; else nil
 	installed                string         // the workspace that the hook was installed for
@@ -104,6 +107,7 @@ type hookDoor struct {
 	about                    string         // the description of an unknown tool and its arguments; "": the tool is known
 	elsewhere                string         // why the agent's folder is outside of the workspace; "": it is not
 
+	src      atomic.Pointer[[]byte]      // the event, once it was read
 	reported atomic.Bool                 // the event is a report: the agent has carried the call out
 	masked   atomic.Pointer[hook.Masked] // of a report whose output has keys; nil: it has none, or the policy shows them
 }
@@ -117,10 +121,20 @@ func (h *hookDoor) run(ctx context.Context) error {
 		_, err = h.Out.Write(answer)
 	}
 	if err != nil {
+		_, _ = h.Out.Write(h.denial(err)) // the status says the same
 		h.blocked(err)
 		return exit(blockedStatus)
 	}
 	return nil
+}
+
+// denial gives the output beside an error.
+func (h *hookDoor) denial(err error) []byte {
+	var src []byte
+	if read := h.src.Load(); read != nil {
+		src = *read
+	}
+	return hook.Blocked(h.agent, h.event, src, h.reported.Load(), show(fault.ForModel(err)))
 }
 
 // answerInTime is answer with the deadline of a decision, and with the answer that masks keys in place of an error.
@@ -178,7 +192,8 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Usage, err, "the event cannot be read: %v", err)
 	}
-	e, err := hook.Parse(h.agent, src)
+	h.src.Store(&src)
+	e, err := hook.ParseNamed(h.agent, h.event, src)
 	var masked *hook.Masked
 	if e != nil {
 		masked = h.maskKeys(e)

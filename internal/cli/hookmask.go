@@ -61,7 +61,7 @@ func (h *hookDoor) after(ctx context.Context, a *app.App, q runs.ClientRequest, 
 		}
 	}
 	if m == nil {
-		return nil, nil
+		return e.Answer(hook.Verdict{})
 	}
 	return m.Answer("")
 }

@@ -43,27 +43,31 @@ func (c *confinedHooks) answer(ctx context.Context, r hookwire.Request) hookwire
 	var errs bytes.Buffer
 	h := c.door("", r.Event, &errs)
 	printed, err := []byte(nil), error(nil)
-	if h.agent, err = hookAgent(r.Args); err == nil {
+	if h.agent, h.event, err = hookAgent(r.Args); err == nil {
 		printed, err = h.answerInTime(ctx)
 	}
 	if err != nil {
 		h.blocked(err)
-		return hookwire.Answer{Err: errs.Bytes(), Status: blockedStatus}
+		return hookwire.Answer{Out: h.denial(err), Err: errs.Bytes(), Status: blockedStatus}
 	}
 	return hookwire.Answer{Out: printed}
 }
 
-// hookAgent is the agent that arguments of remit hook name. Nothing else of them counts for an agent in
+// hookAgent is the agent, and the event, that arguments of remit hook name. Nothing else of them counts for an agent in
 // a sandbox.
-func hookAgent(args []string) (string, error) {
+func hookAgent(args []string) (agent, event string, err error) {
 	c := (&session{}).hookCmd()
 	if err := c.ParseFlags(args); err != nil {
-		return "", fault.New(fault.Usage, "%v", err)
+		return "", "", fault.New(fault.Usage, "%v", err)
 	}
 	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
-		return "", fault.New(fault.Usage, "%v", err)
+		return "", "", fault.New(fault.Usage, "%v", err)
 	}
-	return c.Flags().Arg(0), nil
+	event, err = c.Flags().GetString("event")
+	if err != nil {
+		return "", "", fault.Wrap(fault.Internal, err, "the flag --event cannot be read")
+	}
+	return c.Flags().Arg(0), event, nil
 }
 
 // door handles one event.
@@ -107,13 +111,15 @@ func (h *hookDoor) forward(ctx context.Context) error {
 	}
 	var a hookwire.Answer
 	if err == nil {
-		a, err = hookrelay.Forward(ctx, hookwire.Socket, hookwire.Request{Args: []string{h.agent}, Event: src})
+		a, err = hookrelay.Forward(ctx, hookwire.Socket, hookwire.Request{Args: []string{h.agent, "--event=" + h.event}, Event: src})
 	}
 	if err == nil {
 		_, err = h.Out.Write(a.Out)
 	}
 	switch {
 	case err != nil:
+		h.src.Store(&src)
+		_, _ = h.Out.Write(h.denial(err)) // the status says the same
 		h.blocked(err)
 		return exit(blockedStatus)
 	case a.Status != 0:

@@ -76,7 +76,8 @@ var writeSensitive = []string{
 	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/modules", ".git/worktrees", ".git/info/attributes", ".git/gitweb",
 	".git/rebase-merge/git-rebase-todo", ".git/rebase-merge/strategy", ".git/rebase-apply/apply-opt", ".git/sequencer/opts",
 	".gitmodules", ".gitattributes", ".gitconfig", ".config/git", ".hg/hgrc", ".hgrc", ".config/hg", ".jj/repo/config.toml", ".sl/config",
-	".husky", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", ".lefthook.yml",
+	".husky", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", ".lefthook.yml", "lefthook.yaml", ".lefthook.yaml",
+	"lefthook-local.yml", ".lefthook-local.yml", "lefthook-local.yaml", ".lefthook-local.yaml", ".overcommit.yml",
 	// continuous integration
 	".github/workflows", ".github/actions", ".github/hooks", ".github/copilot", ".gitea/workflows", ".forgejo/workflows", ".gitlab-ci.yml", ".circleci", ".travis.yml",
 	".drone.yml", ".woodpecker", ".woodpecker.yml", ".buildkite", ".cirrus.yml", ".appveyor.yml", "Jenkinsfile",
@@ -89,15 +90,16 @@ var writeSensitive = []string{
 	".local/bin", ".local/share/applications", "Library/LaunchAgents",
 	// editors and debuggers
 	".vscode", "*.code-workspace", ".idea", ".ideavimrc", ".fleet", ".zed", ".devcontainer", ".devcontainer.json",
-	".vimrc", ".gvimrc", ".exrc", ".vim", ".nvimrc", ".nvim.lua", ".config/nvim", ".emacs", ".emacs.d", ".dir-locals.el", ".dir-locals-2.el",
+	".vimrc", ".gvimrc", ".exrc", ".vim", ".lvimrc", ".nvimrc", ".nvim.lua", ".config/nvim", ".emacs", ".emacs.d", ".dir-locals.el", ".dir-locals-2.el",
 	".gdbinit", ".lldbinit",
 	// tools that read their settings from the folder they run in, or from home
-	".cargo/config", ".cargo/config.toml", "mise.toml", ".mise.toml", ".mise", ".config/mise", ".tool-versions", ".asdfrc", ".ripgreprc",
+	".cargo/config", ".cargo/config.toml", "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".mise", ".rtx.toml", ".config/mise", ".tool-versions", ".asdfrc", ".ripgreprc",
 	".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "bunfig.toml", ".gemrc", ".irbrc", ".pryrc", ".Rprofile", ".psqlrc", ".sqliterc",
 	".wgetrc", ".curlrc", ".mailcap", ".config/pip", ".bazelrc",
 	// agents
-	".claude", ".codex", ".agents", ".gemini", ".cursor", ".kiro", ".opencode", "opencode.json", ".config/opencode", ".windsurf", ".cline", ".clinerules/hooks", ".roo",
-	".continue", ".copilot", ".qwen", ".aider.conf.yml", ".mcp.json", "remit.yaml",
+	".claude", ".codex", ".agents", ".agent", ".gemini", ".antigravitycli", ".cursor", ".kiro", ".amazonq", ".opencode", "opencode.json", "opencode.jsonc", ".config/opencode",
+	".crush", ".crush.json", "crush.json", ".windsurf", ".cline", ".clinerules/hooks", ".roo", ".kilocode", ".continue", ".copilot", ".qwen", ".qoder", ".goose", ".amp", ".factory",
+	".augment", ".trae", ".junie", ".codebuddy", ".openhands", ".aider.conf.yml", ".mcp.json", "remit.yaml",
 }
 
 // writeAlone are names that are sensitive for writing, but not the contents of a

@@ -19,26 +19,28 @@ import (
 // plainSettings are the settings of a person's Git that a command gets: none names a program, and none can hold a
 // secret. The keys of a section are in lower case.
 var plainSettings = map[string][]string{
-	"user": {"name", "email"}, "author": {"name", "email"}, "committer": {"name", "email"},
+	"user": {"name", "email", "signingkey"}, "author": {"name", "email"}, "committer": {"name", "email"},
 	"init":   {"defaultbranch"},
 	"core":   {"autocrlf", "eol", "safecrlf", "quotepath", "abbrev", "whitespace", "commentchar", "commentstring", "longpaths"},
 	"pull":   {"rebase", "ff"},
-	"push":   {"default", "autosetupremote", "followtags"},
+	"push":   {"default", "autosetupremote", "followtags", "gpgsign"},
 	"fetch":  {"prune", "prunetags"},
 	"merge":  {"ff", "conflictstyle", "renames", "directoryrenames"},
 	"rebase": {"autostash", "autosquash", "updaterefs", "stat"},
 	"branch": {"autosetupmerge", "autosetuprebase", "sort"},
-	"tag":    {"sort"},
+	"tag":    {"sort", "gpgsign", "forcesignannotated"},
+	"gpg":    {"format"},
 	"diff":   {"algorithm", "renames", "mnemonicprefix", "noprefix", "context", "colormoved", "submodule"},
 	"log":    {"date", "abbrevcommit", "decorate", "follow"},
 	"status": {"short", "branch", "showuntrackedfiles", "submodulesummary"},
-	"commit": {"verbose", "cleanup", "status"},
+	"commit": {"verbose", "cleanup", "status", "gpgsign"},
 	"rerere": {"enabled", "autoupdate"},
 	"column": {"ui"}, "color": {"ui"}, "help": {"autocorrect"}, "submodule": {"recurse"}, "checkout": {"guess", "defaultremote"}, "apply": {"whitespace"},
 }
 
-// leading are settings among the plain ones that lead a person's Git to other repositories, commands or contents, or hide files.
-var leading = []string{"push.default", "push.followtags", "push.autosetupremote", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote", "rerere.enabled", "rerere.autoupdate", "status.showuntrackedfiles"}
+// leading are settings among the plain ones that lead a person's Git to other repositories, commands or contents, hide files, or
+// decide about signatures.
+var leading = []string{"commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated", "push.gpgsign", "gpg.format", "user.signingkey", "push.default", "push.followtags", "push.autosetupremote", "help.autocorrect", "submodule.recurse", "diff.submodule", "checkout.defaultremote", "rerere.enabled", "rerere.autoupdate", "status.showuntrackedfiles"}
 
 // IsPlain reports whether a setting, in lower case, can stand in a repository's own configuration: it names no program, and
 // leads to no other repository. An alias is plain if it shows something, or is the common short form of a command.
@@ -61,18 +63,23 @@ const (
 )
 
 // Personal returns the plain settings of a person's Git as a file of settings: the name for commits, how lines end,
-// aliases of Git's own commands. Files that are included for the repository around a folder count. home is
-// the person's home folder, config their folder of settings, as $XDG_CONFIG_HOME.
-func Personal(home, config, folder string) string {
+// aliases of Git's own commands, whether commits are signed. Files that are included for the repository around a folder count. home is
+// the person's home folder, config their folder of settings, as $XDG_CONFIG_HOME, and global the file in place of both, as
+// $GIT_CONFIG_GLOBAL.
+func Personal(home, config, global, folder string) string {
 	if home == "" {
 		return ""
 	}
 	if config == "" {
 		config = home + "/.config"
 	}
-	p := personal{home: home, git: gitAround(folder)}
-	p.read(config+"/git/config", 0)
-	p.read(home+"/.gitconfig", 0)
+	p := personal{home: home, git: gitAround(folder), folder: folder}
+	if global != "" {
+		p.read(global, 0, nil)
+		return p.out.String()
+	}
+	p.read(config+"/git/config", 0, nil)
+	p.read(home+"/.gitconfig", 0, nil)
 	return p.out.String()
 }
 
@@ -93,10 +100,14 @@ func IsCopy(text string) bool {
 }
 
 type personal struct {
-	home, git string
-	files     int // that were read
-	out       strings.Builder
+	home, git, folder string
+	files             int // that were read
+	out               strings.Builder
 }
+
+// demands are the settings without which a commit or tag would be unsigned. For an included file whose condition may begin
+// to hold while a command runs, those with a true value count.
+var demands = []string{"commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated", "push.gpgsign"}
 
 // gitAround is the own folder of the repository that a folder belongs to, or "".
 func gitAround(folder string) string {
@@ -108,19 +119,45 @@ func gitAround(folder string) string {
 	return ""
 }
 
-func (p *personal) read(file string, depth int) {
+// read adds the settings of a file. If only is not nil, it adds nothing but settings of that list with a true value.
+func (p *personal) read(file string, depth int, only []string) {
 	if p.files++; p.files > maxFiles {
 		return
 	}
 	for _, s := range parse(settingsText(file)) {
+		included, beside := absolute(path.Dir(file), s.value, p.home), path.Dir(file)
 		switch {
-		case s.key == "path" && depth < maxIncluded && (s.section == "include" && s.sub == "" || s.section == "includeif" && p.holds(s.sub, path.Dir(file))):
-			p.read(absolute(path.Dir(file), s.value, p.home), depth+1)
+		case s.key == "path" && depth < maxIncluded && (s.section == "include" && s.sub == "" || s.section == "includeif" && p.holds(s.sub, beside)):
+			p.read(included, depth+1, only)
+		case s.key == "path" && depth < maxIncluded && s.section == "includeif" && p.mayHold(s.sub, beside):
+			p.read(included, depth+1, demands)
+		case only != nil && (!slices.Contains(only, s.section+"."+s.key) || !slices.Contains([]string{"", "true", "yes", "on", "1", "if-asked"}, strings.ToLower(s.value))):
 		case s.sub == "" && (slices.Contains(plainSettings[s.section], s.key) || s.section == "alias" && isPlainAlias(s.value)):
+			if s.section+"."+s.key == "user.signingkey" {
+				s.value = p.publicKey(s.value)
+			}
 			p.add(s)
 		}
 	}
 }
+
+// publicKey is a signing key as a command can name it: the files of keys are out of its reach, so an SSH key stands for its file.
+func (p *personal) publicKey(value string) string {
+	if !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "~/") {
+		return value
+	}
+	file := absolute("/", value, p.home)
+	if !strings.HasSuffix(file, ".pub") {
+		file += ".pub" // beside the private key
+	}
+	parts := strings.Fields(settingsText(file))
+	if len(parts) < 2 || !sshKey.MatchString(parts[0]+" "+parts[1]) {
+		return value
+	}
+	return "key::" + parts[0] + " " + parts[1]
+}
+
+var sshKey = regex.Lazy(`^(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+$`)
 
 // secretOption finds options of Git's commands that can hold a secret, as --smtp-pass.
 var secretOption = regex.Lazy(`(?i)pass|secret|token|credential|header`)
@@ -137,6 +174,21 @@ func (p *personal) holds(condition, beside string) bool {
 	if p.git == "" || pattern == "" || kind != "gitdir" && kind != "gitdir/i" {
 		return false
 	}
+	pattern = p.whole(pattern, beside)
+	real, err := filepath.EvalSymlinks(p.git)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc([]string{p.git, real}, func(git string) bool { // Git compares both
+		if kind == "gitdir/i" {
+			return doublestar.MatchUnvalidated(strings.ToLower(pattern), strings.ToLower(git))
+		}
+		return doublestar.MatchUnvalidated(pattern, git)
+	})
+}
+
+// whole is the pattern of a condition as Git completes it.
+func (p *personal) whole(pattern, beside string) string {
 	switch rest, homely := strings.CutPrefix(pattern, "~/"); {
 	case homely:
 		pattern = p.home + "/" + rest
@@ -148,16 +200,22 @@ func (p *personal) holds(condition, beside string) bool {
 	if strings.HasSuffix(pattern, "/") {
 		pattern += "**"
 	}
-	real, err := filepath.EvalSymlinks(p.git)
-	if err != nil {
-		return false
+	return pattern
+}
+
+// mayHold reports whether a condition that does not hold now may hold for a repository that a command works in: one in the
+// folder or below it, another branch, or other remotes.
+func (p *personal) mayHold(condition, beside string) bool {
+	kind, pattern, _ := strings.Cut(condition, ":")
+	if kind != "gitdir" && kind != "gitdir/i" {
+		return true
 	}
-	return slices.ContainsFunc([]string{p.git, real}, func(git string) bool { // Git compares both
-		if kind == "gitdir/i" {
-			return doublestar.MatchUnvalidated(strings.ToLower(pattern), strings.ToLower(git))
-		}
-		return doublestar.MatchUnvalidated(pattern, git)
-	})
+	pattern = p.whole(pattern, beside)
+	if i := strings.IndexAny(pattern, `*?[\\`); i >= 0 {
+		pattern = pattern[:i]
+	}
+	base, folder := strings.ToLower(strings.TrimSuffix(pattern, "/")), strings.ToLower(p.folder)
+	return base == "" || within(folder, base) || p.git == "" && within(base, folder)
 }
 
 // add writes a setting, unless it has a byte that no setting needs. Git reads nothing of a file with a key that begins with

@@ -43,7 +43,7 @@ func TestPersonalSettingsAreGits(t *testing.T) {
 		if repo != "none" {
 			git("init", "-q", "..")
 		}
-		got := repository.Personal(home, "", dir+"/in")
+		got := repository.Personal(home, "", "", dir+"/in")
 		if strings.Contains(got, "SECRET") || strings.Contains(got, "cat x") {
 			t.Errorf("%s: a secret or a program is in %s", repo, got)
 		}
@@ -59,7 +59,7 @@ func TestPersonalSettingsAreGits(t *testing.T) {
 			}
 		}
 	}
-	if got := repository.Personal("", "", home); got != "" {
+	if got := repository.Personal("", "", "", home); got != "" {
 		t.Errorf("without a home folder: %q", got)
 	}
 }
@@ -74,7 +74,7 @@ func TestPersonalSettingsThatAreOdd(t *testing.T) {
 	own, got := filepath.Join(home, ".gitconfig"), filepath.Join(home, "got")
 	rapid.Check(t, func(rt *rapid.T) {
 		must(t, os.WriteFile(own, []byte("[user]\n"+strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 20).Draw(rt, "words"), "")), 0o600))
-		must(t, os.WriteFile(got, []byte(repository.Personal(home, "", home)), 0o600))
+		must(t, os.WriteFile(got, []byte(repository.Personal(home, "", "", home)), 0o600))
 		cmd := exec.Command("git", "config", "--file", got, "--list")
 		cmd.Dir, cmd.Env = home, []string{"HOME=" + home + "/none", "GIT_CONFIG_NOSYSTEM=1", "PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + home}
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -82,8 +82,60 @@ func TestPersonalSettingsThatAreOdd(t *testing.T) {
 		}
 	})
 	must(t, os.WriteFile(own, []byte(strings.Repeat("[include]\n\tpath = .gitconfig\n", 1000)+"[user]\n\tname = Ann\n"), 0o600))
-	if got := repository.Personal(home, "", home); !strings.Contains(got, "Ann") {
+	if got := repository.Personal(home, "", "", home); !strings.Contains(got, "Ann") {
 		t.Errorf("a file that includes itself gives %q", got)
+	}
+}
+
+// TestSignaturesAreNotLost: where a person's Git signs, the settings for a command demand a signature too, in each way of saying it,
+// and they demand none where it does not sign.
+func TestSignaturesAreNotLost(t *testing.T) {
+	const on = "[commit]\n\tgpgsign = true\n"
+	for name, c := range map[string]struct {
+		file, text, global string
+		want               bool
+	}{
+		"global": {".gitconfig", on, "", true}, "xdg": {".config/git/config", on, "", true}, "off later": {".gitconfig", on + "[commit]\n\tgpgsign = false\n", "", false},
+		"without a value": {".gitconfig", "[commit]\n\tGpgSign\n", "", true}, "another file": {"other", on, "other", true}, "another file instead": {".gitconfig", on, "none", false},
+		"include": {".gitconfig", "[include]\n\tpath = inc\n", "", true}, "includeIf of the repository": {".gitconfig", "[includeIf \"gitdir:~/work/\"]\n\tpath = inc\n", "", true},
+		"of one below it": {".gitconfig", "[includeIf \"gitdir:~/work/r/sub/\"]\n\tpath = inc\n", "", true}, "of another": {".gitconfig", "[includeIf \"gitdir:~/other/\"]\n\tpath = inc\n", "", false},
+		"of a branch": {".gitconfig", "[includeIf \"onbranch:x\"]\n\tpath = inc\n", "", true}, "of a remote": {".gitconfig", "[includeIf \"hasconfig:remote.*.url:https://h.test/**\"]\n\tpath = inc\n", "", true},
+		"off for a branch": {".gitconfig", on + "[includeIf \"onbranch:x\"]\n\tpath = off\n", "", true},
+	} {
+		home := t.TempDir()
+		for file, text := range map[string]string{"inc": on, "off": "[commit]\n\tgpgsign = false\n", "work/r/.git/HEAD": "ref: refs/heads/main\n", "work/r/.git/config": "", c.file: c.text} {
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, file)), 0o755))
+			must(t, os.WriteFile(filepath.Join(home, file), []byte(text), 0o600))
+		}
+		if c.global != "" {
+			c.global = filepath.Join(home, c.global)
+		}
+		got := filepath.Join(home, "got")
+		must(t, os.WriteFile(got, []byte(repository.Personal(home, "", c.global, home+"/work/r")), 0o600))
+		out, _ := exec.Command("git", "config", "--file", got, "--bool", "--get", "commit.gpgsign").Output() // a setting that is not there is an error
+		if is := strings.TrimSpace(string(out)) == "true"; is != c.want {
+			t.Errorf("%s: signs %v, want %v", name, is, c.want)
+		}
+	}
+	for _, key := range []string{"commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated", "push.gpgsign", "gpg.format", "user.signingkey"} {
+		if section, name, _ := strings.Cut(key, "."); repository.IsPlain(section, name, "false") {
+			t.Errorf("a command may set %s in a repository", key)
+		}
+	}
+}
+
+// TestKeysOfSignatures: a public SSH key stands for its file, and nothing else of a file is taken.
+func TestKeysOfSignatures(t *testing.T) {
+	home := t.TempDir()
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"
+	for file, text := range map[string]string{"k": "PRIVATE", "k.pub": key + " ann@a.test\n", "secret.pub": "password: SECRET\n"} {
+		must(t, os.WriteFile(filepath.Join(home, file), []byte(text), 0o600))
+	}
+	for value, want := range map[string]string{"~/k.pub": "key::" + key, "~/k": "key::" + key, home + "/k.pub": "key::" + key, "~/secret.pub": "~/secret.pub", "~/none": "~/none", "ABCDEF12": "ABCDEF12", key: key} {
+		must(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[user]\n\tsigningKey = "+value+"\n"), 0o600))
+		if got := repository.Personal(home, "", "", home); !strings.Contains(got, "signingkey = \""+want+"\"\n") || strings.Contains(got, "SECRET") {
+			t.Errorf("%s gives %s", value, got)
+		}
 	}
 }
 

@@ -176,6 +176,12 @@ type Outcome struct {
 	RefusedPaths int
 	// Changed are the files of the machine that it may have changed; nil: that is not known.
 	Changed *[]string
+	// Followed are files of the workspace that it made or changed, and that a person's agents, editors or Git follow. If
+	// Unfollowed is true, there may be others.
+	Followed   []string
+	Unfollowed bool
+	// Signs is true if it started GnuPG, or had Git sign with an SSH key, as far as that is known.
+	Signs bool
 }
 
 // Refusal is a use of a path that the policy refused to a command.

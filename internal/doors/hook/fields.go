@@ -45,16 +45,16 @@ func (o object) need(name string) (string, error) {
 
 // alike are the names that agents and models have for one argument, as fold gives them.
 var alike = [][]string{
-	{"filepath", "path", "paths", "files", "filepaths", "absolutepath", "dirpath", "directory", "notebookpath", "targetfile", "targetpath", "targetdirectory", "filename", "file", "folder", "uri", "relativeworkspacepath"},
+	{"filepath", "path", "paths", "files", "filepaths", "absolutepath", "dirpath", "directory", "notebookpath", "targetfile", "targetpath", "targetdirectory", "directorypath", "searchpath", "searchdirectory", "filename", "file", "folder", "uri", "relativeworkspacepath"},
 	{"workingdirectory", "directory", "dirpath", "dir", "cwd", "workdir", "workingdir"},
 	{"command", "cmd", "script", "commandline", "input", "patch", "patchtext"},
-	{"content", "contents", "filetext", "newsource", "text"},
-	{"oldstring", "oldstr", "old", "oldtext"},
-	{"newstring", "newstr", "new", "newtext"},
+	{"content", "contents", "filetext", "newsource", "codecontent", "text"},
+	{"oldstring", "oldstr", "old", "oldtext", "targetcontent"},
+	{"newstring", "newstr", "new", "newtext", "replacementcontent"},
 	{"replaceall", "allowmultiple", "all"},
 	{"url", "uri", "href"},
 	{"pattern", "query", "regex", "regexp"},
-	{"edits", "changes", "replacements"},
+	{"edits", "changes", "replacements", "replacementchunks"},
 }
 
 // fold is a field's name without case and separators.

@@ -101,6 +101,7 @@ type Event struct {
 	narrow  bool   // the names of files can be left out of the search
 	replace func(input object, v Verdict) any
 	without []string // the names that are left out
+	silent  string   // of After: what stands for no answer
 }
 
 // Verdict is the decision on an event's calls. The zero Verdict denies.
@@ -114,7 +115,7 @@ type dialect func(e *Event, m object) error
 
 // dialects are the agents whose events are known.
 var dialects = map[string]dialect{
-	"claude": claude, "codex": codex, "copilot": copilot, "cursor": cursor, "gemini": gemini, "generic": generic,
+	"antigravity": antigravity, "claude": claude, "codex": codex, "copilot": copilot, "cursor": cursor, "gemini": gemini, "generic": generic,
 }
 
 // Agents names the known agents, sorted.
@@ -130,24 +131,30 @@ func Agents() []string {
 // Parse reads an event of an agent. An error means that the event cannot be understood; the
 // agent must then not carry out the call. A report that has an error, or that can be read only leniently, is returned too,
 // because the agent has carried the call out, and [Event.MaskKeys] must still mask the output.
-func Parse(agent string, src []byte) (*Event, error) {
+func Parse(agent string, src []byte) (*Event, error) { return ParseNamed(agent, "", src) }
+
+// ParseNamed is Parse for an event whose name the hook's command line has; "": the event has it. Only events of Antigravity
+// do not name themselves.
+func ParseNamed(agent, name string, src []byte) (*Event, error) {
 	read, ok := dialects[agent]
 	if !ok {
 		return nil, fault.New(fault.Usage, "%.40q is not a known agent", agent).WithHint("expected one of %s", strings.Join(Agents(), ", "))
 	}
+	if name != "" && agent != "antigravity" {
+		return nil, fault.New(fault.Usage, "the events of %s name themselves", agent).WithHint("leave --event out")
+	}
 	src = canon.WithoutMark(src)
 	v, err := decode(src)
 	if err != nil {
-		return reported(read, agent, src, err)
+		return reported(read, &Event{Agent: agent, name: name}, src, err)
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
 		return nil, fault.New(fault.Usage, "the event is not a JSON object")
 	}
-	if agent == "claude" && isCursors(m) {
-		agent, read = "cursor", cursor
-	}
-	e := &Event{Agent: agent}
+	agent = sender(agent, m)
+	e := &Event{Agent: agent, name: name}
+	read = dialects[agent]
 	if err := e.read(read, m); err != nil {
 		return e.ifReport(), err
 	}
@@ -155,6 +162,19 @@ func Parse(agent string, src []byte) (*Event, error) {
 		return e, object(m).noTool(e.name)
 	}
 	return e, nil
+}
+
+// sender is the agent that sent an event to the hook of an agent: some run the hooks of others, too.
+func sender(agent string, m object) string {
+	switch {
+	case agent == "claude" && isCursors(m):
+		return "cursor"
+	case (agent == "claude" || agent == "gemini") && isAntigravitys(m):
+		return "antigravity"
+	case agent == "antigravity" && isGeminis(m):
+		return "gemini"
+	}
+	return agent
 }
 
 func decode(src []byte) (any, error) {
@@ -169,10 +189,9 @@ func decode(src []byte) (any, error) {
 }
 
 // reported reads an event that decode refuses, if it is a report. The output of one that is not whole is withheld.
-func reported(read dialect, agent string, src []byte, refused error) (*Event, error) {
+func reported(read dialect, e *Event, src []byte, refused error) (*Event, error) {
 	v, whole := canon.DecodeLenient(src[:min(len(src), hookwire.MaxEvent)], maxValues)
 	m, _ := v.(map[string]any)
-	e := &Event{Agent: agent}
 	err := e.read(read, m)
 	if whole && err == nil && e.Phase == After && len(src) <= hookwire.MaxEvent {
 		return e, nil
@@ -228,7 +247,7 @@ func (e *Event) check() error {
 		return nil
 	case e.ID != "" && !isName(e.ID):
 		return fault.New(fault.Usage, "the call's ID %.80q is not valid; expected up to %d visible characters", e.ID, maxSession)
-	case len(e.Calls) == 0 && !e.Internal && e.Refusal == "":
+	case len(e.Calls) == 0 && !e.Internal && e.Refusal == "" && (e.Phase != After || e.ID == ""):
 		return fault.New(fault.Internal, "the tool %.80q was not translated", e.Tool)
 	case len(e.Calls) > maxCalls && e.About() == "":
 		return fault.New(fault.Usage, "the request has %d parts; the limit is %d", len(e.Calls), maxCalls)
@@ -244,6 +263,9 @@ func isName(s string) bool {
 // Answer is what the hook prints for a verdict: one JSON object, or nothing where the agent
 // goes on without an answer.
 func (e *Event) Answer(v Verdict) ([]byte, error) {
+	if e.Phase == After && e.silent != "" {
+		return []byte(e.silent), nil
+	}
 	if e.Phase != Before || e.Internal || e.Skill != "" && v.Effect == policy.Allow { // Claude Code asks its own question about a skill
 		return nil, nil
 	}

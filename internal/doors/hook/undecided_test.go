@@ -19,6 +19,9 @@ var events = map[string]func(name, tool, input string) string{
 		return fmt.Sprintf(`{"sessionId":"s","cwd":"/w","toolName":%q,"toolArgs":%s}`, tool, input)
 	},
 	"copilot pascal": snake,
+	"antigravity": func(_, tool, input string) string {
+		return fmt.Sprintf(`{"conversationId":"s","stepIdx":1,"workspacePaths":["/w"],"toolCall":{"name":%q,"args":%s}}`, tool, input)
+	},
 	"cursor": func(name, tool, input string) string {
 		return fmt.Sprintf(`{"conversation_id":"s","cwd":"/w","hook_event_name":%q,"tool_name":%q,"tool_input":%s}`, name, tool, input)
 	},
@@ -29,7 +32,7 @@ func snake(name, tool, input string) string {
 }
 
 // asks are the events with which the agents ask.
-var asks = map[string]string{"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "copilot": "", "copilot pascal": "PreToolUse", "cursor": "preToolUse"}
+var asks = map[string]string{"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "copilot": "", "copilot pascal": "PreToolUse", "cursor": "preToolUse", "antigravity": ""}
 
 // fileTools are the tools that take a path, the name that each has for it, and its other arguments.
 var fileTools = map[string][][3]string{
@@ -43,6 +46,11 @@ var fileTools = map[string][][3]string{
 	"gemini": {
 		{"read_file", "file_path"}, {"write_file", "file_path", `"content":"x"`}, {"replace", "file_path", `"old_string":"a","new_string":"b"`}, {"list_directory", "dir_path"}, {"glob", "dir_path", `"pattern":"*"`},
 		{"grep_search", "dir_path", `"pattern":"x"`},
+	},
+	"antigravity": {
+		{"view_file", "AbsolutePath"}, {"view_code_item", "File"}, {"write_to_file", "TargetFile", `"CodeContent":"x"`}, {"replace_file_content", "TargetFile", `"TargetContent":"a","ReplacementContent":"b"`},
+		{"multi_replace_file_content", "TargetFile", `"ReplacementChunks":[{"TargetContent":"a","ReplacementContent":"b"}]`}, {"list_dir", "DirectoryPath"}, {"grep_search", "SearchPath", `"Query":"x"`},
+		{"find_by_name", "SearchDirectory", `"Pattern":"*"`},
 	},
 	"cursor": {{"Read", "path"}, {"Write", "path", `"content":"x"`}, {"Delete", "path"}, {"Grep", "path", `"pattern":"x"`}},
 }
@@ -114,6 +122,10 @@ func TestNamesOfOtherArguments(t *testing.T) {
 		{"gemini", "run_shell_command", `"command":"ls","dir_path":"src"`, `"directory":"/etc"`},
 		{"gemini", "run_shell_command", `"command":"ls"`, `"cmd":"cat .env"`},
 		{"cursor", "Shell", `"command":"ls","working_directory":"/w/src"`, `"cwd":"/etc"`},
+		{"antigravity", "run_command", `"CommandLine":"ls"`, `"command":"cat .env"`},
+		{"antigravity", "run_command", `"CommandLine":"ls","Cwd":"/w"`, `"WorkingDirectory":"/etc"`},
+		{"antigravity", "read_url_content", `"Url":"https://a.example/"`, `"url":"https://evil.example/"`},
+		{"antigravity", "write_to_file", `"TargetFile":"a","CodeContent":"x"`, `"Content":"z"`},
 		{"claude", "WebFetch", `"url":"https://a.example/"`, `"URL":"https://evil.example/"`},
 		{"claude", "WebFetch", `"url":"https://a.example/"`, `"uri":"https://evil.example/"`},
 		{"claude", "Edit", `"file_path":"a","old_string":"x","new_string":"y"`, `"new_str":"z"`},
@@ -162,7 +174,7 @@ var eventNames = []string{
 
 // reports are the events after a call, whose calls are recorded and not decided.
 var reports = map[string][]string{
-	"claude": {"PostToolUse", "PostToolUseFailure"}, "codex": {"PostToolUse"}, "copilot": {"PostToolUse"}, "gemini": {"AfterTool"}, "cursor": {"postToolUse", "postToolUseFailure", "afterShellExecution"},
+	"claude": {"PostToolUse", "PostToolUseFailure"}, "codex": {"PostToolUse"}, "copilot": {"PostToolUse"}, "gemini": {"AfterTool"}, "cursor": {"postToolUse", "postToolUseFailure", "afterShellExecution"}, "antigravity": {"AfterTool"},
 }
 
 // No event that carries a tool call passes undecided, whatever its name and whichever agent's

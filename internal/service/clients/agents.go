@@ -50,6 +50,18 @@ const (
 
 var agents = []agent{
 	{
+		name: "antigravity", title: "Antigravity CLI", programs: []string{"agy"}, homes: []string{".gemini/antigravity-cli", ".gemini/antigravity"},
+		files: map[Scope]string{Project: ".agents/hooks.json", User: ".gemini/config/hooks.json"},
+		edits: antigravityEdits,
+		reads: []string{".agents/hooks.json"},
+		limits: []string{
+			"Antigravity may ask you again about calls that are allowed; of version 1.1.2 people report that it also asks about denied ones: answer no",
+			"plug-ins, and files that it keeps outside of the project, are not guarded",
+			"written from its documentation and public reports, not tried with the program",
+		},
+		next: "start agy there and look at /hooks: the hook \"remit\" must be listed and switched on",
+	},
+	{
 		name: "claude", title: "Claude Code", programs: []string{"claude"}, homes: []string{".claude"}, homeEnv: "CLAUDE_CONFIG_DIR",
 		files: map[Scope]string{
 			Project: ".claude/settings.local.json", User: ".claude/settings.json", Managed: "etc/claude-code/managed-settings.d/remit.json",
@@ -190,6 +202,26 @@ func cursorEdits(_ Scope, command string) []Edit {
 		out = append(out, Edit{Path: []string{"hooks", event}, List: true, Value: map[string]any{"command": command, "timeout": hookSeconds}})
 	}
 	return out
+}
+
+// antigravityEdits name the event in the command line, because Antigravity's events do not name themselves. The file has hooks by
+// their names.
+func antigravityEdits(_ Scope, command string) []Edit {
+	out := []Edit{{Path: []string{"remit", "enabled"}, Value: true}}
+	for _, event := range []string{"PreToolUse", "PostToolUse"} {
+		group := map[string]any{"matcher": ".*", "hooks": []any{commandHook(command+eventFlag+event, hookSeconds)}}
+		out = append(out, Edit{Path: []string{"remit", event}, Value: group, List: true})
+	}
+	return out
+}
+
+// eventFlag is what stands between a hook's command and the name of an event, for agents whose events do not name themselves.
+const eventFlag = " --event "
+
+// isHook reports whether a command line in an agent's settings is that of the hook.
+func isHook(line any, command string) bool {
+	text, _ := line.(string)
+	return text == command || strings.HasPrefix(text, command+eventFlag)
 }
 
 // claudeNative are the tools of Claude Code itself, current and former. With --mcp-only all are

@@ -127,6 +127,9 @@ func TestInstallAndRemoveLeaveNothing(t *testing.T) {
 				d.write("README", "x")
 				before := all(t, filepath.Dir(d.Root)+"/project") + all(t, d.Root) + all(t, d.Home.UserHome)
 				one, err := d.install(agent, scope)
+				if agent == "antigravity" && scope == clients.Managed && err != nil {
+					return // it has no such settings
+				}
 				if err != nil {
 					t.Fatal(err)
 				}

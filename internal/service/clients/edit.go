@@ -291,7 +291,7 @@ func removeFrom(list *hujson.Array, value any, command string) bool {
 // hasCommand reports whether a hook runs a command.
 func hasCommand(v hujson.Value, command string) bool {
 	m, _ := decode(v).(map[string]any)
-	return command != "" && (m["command"] == command || m["bash"] == command)
+	return command != "" && (isHook(m["command"], command) || m["bash"] == command)
 }
 
 func dropElement(list *hujson.Array, i int) {

@@ -155,7 +155,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			d := newDesk(t)
 			d.write("README", "x")
 			file := ""
-			if agent != "copilot" {
+			if agent != "copilot" && agent != "antigravity" {
 				file = map[string]string{"claude": ".mcp.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json", "gemini": ".gemini/settings.json"}[agent]
 				d.write(file, map[bool]string{true: tomlServers, false: jsonServers}[agent == "codex"])
 			}

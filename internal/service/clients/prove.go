@@ -125,11 +125,16 @@ type answer struct {
 
 // ask runs the hook with one event.
 func (c *canary) ask(ctx context.Context, event map[string]any) (answer, error) {
+	line := c.one.Command
+	if name, ok := event[eventFlag].(string); ok {
+		line += eventFlag + name
+		delete(event, eventFlag)
+	}
 	input, err := json.Marshal(event)
 	if err != nil {
 		return answer{}, fault.Wrap(fault.Internal, err, "an event cannot be encoded")
 	}
-	ran, err := c.clients.Run(ctx, c.one.Command, c.one.Folder, input)
+	ran, err := c.clients.Run(ctx, line, c.one.Folder, input)
 	if err != nil {
 		return answer{}, err
 	}
@@ -183,6 +188,8 @@ func answered(text string) (answer, error) {
 func (c *canary) event(name string) map[string]any {
 	dir := c.one.Folder
 	switch c.one.Agent {
+	case "antigravity":
+		return map[string]any{"conversationId": c.session, "workspacePaths": []any{dir}, eventFlag: name}
 	case "copilot":
 		return map[string]any{"sessionId": c.session, "timestamp": time.Now().UnixMilli(), "cwd": dir}
 	case "cursor":
@@ -193,8 +200,11 @@ func (c *canary) event(name string) map[string]any {
 
 // call is an event before a call of the agent's tool.
 func (c *canary) call(tool string, input map[string]any) map[string]any {
-	e := c.event(map[string]string{"gemini": "BeforeTool", "cursor": "preToolUse"}[c.one.Agent])
+	e := c.event(map[string]string{"antigravity": "PreToolUse", "gemini": "BeforeTool", "cursor": "preToolUse"}[c.one.Agent])
 	switch c.one.Agent {
+	case "antigravity":
+		e["toolCall"] = map[string]any{"name": tool, "args": input}
+		return e
 	case "copilot":
 		e["toolName"], e["toolArgs"] = tool, input
 		return e
@@ -211,6 +221,8 @@ func (c *canary) call(tool string, input map[string]any) map[string]any {
 func (c *canary) read(name string) map[string]any {
 	file := filepath.Join(c.one.Folder, name)
 	switch c.one.Agent {
+	case "antigravity":
+		return c.call("view_file", map[string]any{"AbsolutePath": file})
 	case "codex":
 		return c.call("view_image", map[string]any{"path": file})
 	case "copilot":
@@ -222,6 +234,9 @@ func (c *canary) read(name string) map[string]any {
 }
 
 func (c *canary) command(script string) map[string]any {
+	if c.one.Agent == "antigravity" {
+		return c.call("run_command", map[string]any{"CommandLine": script, "Cwd": c.one.Folder})
+	}
 	tool := map[string]string{"copilot": "bash", "cursor": "Shell", "gemini": "run_shell_command"}[c.one.Agent]
 	if tool == "" {
 		tool = "Bash"
@@ -234,6 +249,8 @@ func (c *canary) end() map[string]any {
 	e := c.event(map[string]string{"cursor": "sessionEnd"}[c.one.Agent])
 	if c.one.Agent == "copilot" {
 		e["reason"] = "complete"
+	} else if c.one.Agent == "antigravity" {
+		e[eventFlag] = "SessionEnd"
 	} else if c.one.Agent != "cursor" {
 		e["hook_event_name"] = "SessionEnd"
 	}

@@ -95,6 +95,9 @@ func foreignHooks(a agent, one Installed) (out []string) {
 			continue
 		}
 		hooks, _ := doc.decoded("hooks")
+		if a.name == "antigravity" {
+			hooks, _ = doc.decoded() // by their names
+		}
 		if n := commands(hooks, one.Command); n > 0 {
 			out = append(out, name+" has hooks that are not of Remit; the agent runs them unconfined")
 		}
@@ -111,7 +114,7 @@ func commands(v any, own string) (n int) {
 		}
 	case map[string]any:
 		for name, el := range v {
-			if text, ok := el.(string); ok && (name == "command" || name == "bash" || name == "url") && text != own {
+			if text, ok := el.(string); ok && (name == "command" || name == "bash" || name == "url") && !isHook(text, own) {
 				n++
 			}
 			n += commands(el, own)

@@ -176,7 +176,7 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 	if err != nil && out.Duration == 0 {
 		return tool.Result{}, err // it did not run
 	}
-	out.Hints = slices.Concat(made, shelltool.HintMissing(p, out), shelltool.HintWorktrees(p, starts, out), shelltool.HintErrors(p, out))
+	out.Hints = slices.Concat(made, shelltool.HintMissing(p, out), shelltool.HintWorktrees(p, starts, out), shelltool.HintErrors(p, out), shelltool.HintFollowed(out))
 	if out.Changed != nil && !slices.ContainsFunc(t.q.Outputs, func(f string) bool { return writable(p.Chain(), f) }) {
 		p.Change(*out.Changed)
 	}

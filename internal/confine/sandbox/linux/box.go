@@ -186,7 +186,8 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 	if err == nil && c.Folder == nil && prof.Standard && prof.Isolation == policy.FullIsolation {
 		st.env = prof.CacheVariables(p.Chain(), p.Env().Workspace, p.Env().Home, b.conf.Getenv, st.env)
 		config, _ := b.conf.Getenv("XDG_CONFIG_HOME")
-		if prof.Git = repository.Personal(p.Env().Home, config, prof.Dir); prof.Git != "" {
+		global, _ := b.conf.Getenv("GIT_CONFIG_GLOBAL")
+		if prof.Git = repository.Personal(p.Env().Home, config, global, prof.Dir); prof.Git != "" {
 			st.env = append(st.env, "GIT_CONFIG_SYSTEM="+gitFile)
 		}
 	}
@@ -350,6 +351,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	out.Touched, out.Unseen = seen, unseen
 	out.Refusals, out.RefusedPaths = answers.refused()
 	out.Changed = answers.changed(r, out.Connections)
+	out.Followed, out.Unfollowed, out.Signs = answers.followed(ctx)
 	out.Stdout, out.Stderr = std.end(drainTime)
 	if exit.Failed != "" && !timedOut && ctx.Err() == nil {
 		return sandbox.Outcome{}, startFailed(exit, c.Command)

@@ -180,6 +180,7 @@ type decider struct {
 	settings map[string]string  // of repositories, by their paths, as the command found them
 	late     func(tool.Refused) // is told of refusals after the call
 	uses     changes
+	follows  follows
 	kept     permit.CommandKeeper // nil: no copies are made
 	again    []string             // names of folders in which nothing is kept
 	top      string               // the workspace: the names of folders above it do not count
@@ -194,11 +195,13 @@ func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Ask
 // decide implements [supervisor.Decide].
 func (d *decider) decide(r supervisor.Request) error {
 	d.note(r)
+	d.sign(r)
 	err := d.judge(r)
 	var refused refusal
 	var ask *supervisor.Ask
 	if !errors.As(err, &refused) && !errors.As(err, &ask) {
 		d.keep(r)
+		d.follow(r)
 	}
 	return err
 }

@@ -37,3 +37,36 @@ func TestErrorsOfTheSandboxAreExplained(t *testing.T) {
 		}
 	}
 }
+
+// A signature that failed is explained, by what Git, GnuPG or OpenSSH wrote, or where that is not known by the files that it made.
+func TestMissingSignaturesAreExplained(t *testing.T) {
+	p := permit.Mint(permit.Terms{})
+	for says, want := range map[string]bool{
+		"error: gpg failed to sign the data\nfatal: failed to write commit object": true, "gpg: signing failed: No secret key": true, "error: unable to sign the tag": true,
+		"fatal: either user.signingkey or gpg.ssh.defaultKeyCommand needs to be configured": true, "error: user.signingkey needs to be set for ssh signing": true,
+		"error: gpgsm failed to sign the data": true, "nothing to commit": false,
+	} {
+		for _, o := range []sandbox.Outcome{{ExitCode: 1, Stderr: sandbox.Stream{Data: []byte(says)}}, {Stderr: sandbox.Stream{Data: []byte(says)}}, {ExitCode: 1, Signs: want}} {
+			if got := strings.Contains(strings.Join(shelltool.HintErrors(p, o), " "), "gpg.format ssh"); got != want {
+				t.Errorf("%s, status %d: explained %v, want %v", says, o.ExitCode, got, want)
+			}
+		}
+	}
+	if got := shelltool.HintErrors(p, sandbox.Outcome{Signs: true}); got != nil {
+		t.Errorf("a signature that was made gives %q", got)
+	}
+}
+
+func TestFollowedFilesAreNamed(t *testing.T) {
+	if got := shelltool.HintFollowed(sandbox.Outcome{}); got != nil {
+		t.Errorf("%q", got)
+	}
+	many := make([]string, 50)
+	for i := range many {
+		many[i] = "/w/\x1b[2J/AGENTS.md"
+	}
+	got := strings.Join(shelltool.HintFollowed(sandbox.Outcome{Followed: many, Unfollowed: true}), " ")
+	if strings.ContainsRune(got, 0x1b) || !strings.Contains(got, "AGENTS.md") || !strings.Contains(got, "30 more") || !strings.Contains(got, "perhaps others") {
+		t.Errorf("%q", got)
+	}
+}

@@ -65,7 +65,7 @@ func run(ctx context.Context, p permit.Permit, box Box, c sandbox.Command, ended
 	if out.Changed != nil {
 		p.Change(*out.Changed)
 	}
-	out.Hints = slices.Concat(made, HintMissing(p, out), HintWorktrees(p, c.Starts, out), HintErrors(p, out))
+	out.Hints = slices.Concat(made, HintMissing(p, out), HintWorktrees(p, c.Starts, out), HintErrors(p, out), HintFollowed(out))
 	for _, f := range ended {
 		f(out)
 	}
