@@ -3,7 +3,7 @@
 #   sh bench/run.sh [--write] [--full] [--soak] [--only SECTIONS]
 # --write puts them into docs/BENCHMARKS.md; --full takes the longest plan; --soak
 # fails where a figure of the section growth is 20 times its bar;
-# --only takes an expression over decisions, calls, throughput, storage, gateway,
+# --only takes an expression over decisions, calls, throughput, storage, gateway, door,
 # streams, processes, ledger, growth, memory, sandbox, files, egress, changesets, wasm and grants; or fleet, which needs PostgreSQL.
 # REMIT names the program to measure, REMIT_TESTDATA the folder of third-party cases,
 # BENCH_DIR a folder on the disk to measure.

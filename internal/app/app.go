@@ -81,6 +81,7 @@ type App struct {
 	Doctor       *doctor.Doctor
 	Keys         *keys.Keys
 	Workers      *workers.Workers
+	recovery     *database.Recovery
 	catalog      *catalog.Catalog
 	own          Own
 	box          *placement.Box
@@ -89,7 +90,6 @@ type App struct {
 	mu      sync.Mutex
 	store   store.Backend
 	release func() error // closes store
-	noted   bool         // changes of the settings were recorded
 }
 
 // Own holds the additions of the program that the App is part of.
@@ -136,6 +136,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 	a.APIs = &apis.APIs{Home: a.Home, Secrets: a.Secrets}
 	a.Extensions = &extensions.Extensions{Home: a.Home, Modules: a.Modules, Box: a.box, BuiltIn: a.builtIn}
 	a.Changes = &changes.Changes{Home: a.Home, Box: a.box}
+	a.recovery = &database.Recovery{Home: a.Home, Changes: a.Changes.Recover, Recovered: func(runs int, owners uint64) { a.Notifier.Recovered(runs, owners) }}
 	a.Erasures = &erasures.Erasures{Home: a.Home, Changes: a.Changes}
 	if a.catalog, err = a.openCatalog(); err != nil {
 		return nil, err
@@ -195,38 +196,23 @@ func (a *App) Catalog() *catalog.Catalog { return a.catalog }
 // Layers says which parts of the confinement this machine has.
 func (a *App) Layers(ctx context.Context) []sandbox.Layer { return linux.Probe(ctx) }
 
-// Store opens the ledger, making it on first use, and closes what dead
-// processes left open in it.
+// Store opens the ledger, making it on first use, and closes now and then what
+// dead processes left open in it.
 func (a *App) Store(ctx context.Context) (store.Backend, error) {
 	s, err := a.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.recover(ctx, s); err != nil {
-		return nil, err
-	}
-	if err := a.noteSettings(ctx, s); err != nil {
-		return nil, err
-	}
-	return s, a.Changes.Recover(ctx, s)
-}
-
-// noteSettings records changes of the settings once in this process.
-func (a *App) noteSettings(ctx context.Context, s store.Backend) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.noted {
-		return nil
-	}
-	err := a.Home.RecordSettings(ctx, s)
-	a.noted = err == nil
-	return err
+	return s, a.recovery.Seldom(ctx, s)
 }
 
 // Reader opens the ledger for reading: also one that cannot be written, for want of permission or space, one that was
 // changed so that nothing can be added to it, so that verify can report the change, and one that was rolled back.
 func (a *App) Reader(ctx context.Context) (store.Backend, error) {
-	s, err := a.Store(ctx)
+	s, err := a.open(ctx, false)
+	if err == nil {
+		err = a.recovery.Now(ctx, s)
+	}
 	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreFull) && !errors.Is(err, fault.StoreCorrupt) && !errors.Is(err, fault.RolledBack) {
 		return s, err
 	}

@@ -228,17 +228,9 @@ func (a *App) endAgents(ctx context.Context, s *agent.Service) {
 
 // ready reports whether the ledger can be written.
 func (a *App) ready(ctx context.Context) error {
-	if err := database.Usable(a.open(ctx, false)); err != nil {
+	st, err := a.open(ctx, false)
+	if err := database.Usable(st, err); err != nil {
 		return err
 	}
-	_, err := a.Store(ctx)
-	return err
-}
-
-// recover closes what dead processes left open, and tells operators. It does not wait.
-func (a *App) recover(ctx context.Context, s store.Backend) error {
-	before := s.Deaths()
-	runs, err := s.RecoverKnown(ctx)
-	a.Notifier.Recovered(runs, s.Deaths()-before)
-	return err
+	return a.recovery.Now(ctx, st)
 }

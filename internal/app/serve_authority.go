@@ -162,7 +162,7 @@ func (s *served) chain(ctx context.Context, who *httpapi.Caller, text string) (p
 		}
 		return grant.Links(s.app.Home.Env(s.workspace), p, who.Name)
 	}
-	g, _, _, err := s.app.Grants.Under(ctx, who.Presented(), s.workspace)
+	g, _, _, err := s.app.Grants.Under(ctx, who.Presented(), s.app.Home.Env(s.workspace))
 	return g.Chain(), err
 }
 

@@ -79,6 +79,9 @@ func (b *bench) fleet() error {
 	if err := b.followed("PostgreSQL", "--db", pg.URL("followed")); err != nil {
 		return err
 	}
+	if err := b.fleetDoor(pg); err != nil {
+		return err
+	}
 	return b.fleetStandby(pg, many.rate)
 }
 

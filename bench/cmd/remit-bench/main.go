@@ -37,6 +37,7 @@ var sections = []section{
 	{"throughput", (*bench).throughput},
 	{"storage", (*bench).storage},
 	{"gateway", (*bench).gateway},
+	{"door", (*bench).door},
 	{"streams", (*bench).streams},
 	{"processes", (*bench).processes},
 	{"ledger", (*bench).ledger},

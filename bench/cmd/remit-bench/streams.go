@@ -31,10 +31,11 @@ const (
 // streamCounts are how many streams are open, in turns.
 var streamCounts = []int{0, 60, 300}
 
-const streamPolicy = `version: 1
-name: streams
+const servicePolicy = `version: 1
+name: service
 api: {allow: ["*"]}
-tools: {allow: ["time.now"]}
+tools: {allow: ["time.now", "fs.write"]}
+files: {write: {allow: ["out/**"]}}
 `
 
 // service is a program that serves calls and event streams.
@@ -44,13 +45,13 @@ type service struct {
 	process     *os.Process
 }
 
-// serveStreams starts remit serve in a folder.
-func (b *bench) serveStreams(ctx context.Context, args ...string) (*service, error) {
-	dir, err := os.MkdirTemp(b.dir, "streams-")
+// serve starts remit serve in a folder.
+func (b *bench) serve(ctx context.Context, args ...string) (*service, error) {
+	dir, err := os.MkdirTemp(b.dir, "service-")
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(streamPolicy), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(servicePolicy), 0o644); err != nil {
 		return nil, err
 	}
 	address, err := freeAddress(ctx)
@@ -170,7 +171,7 @@ func (b *bench) streams() error { return b.followed("SQLite") }
 func (b *bench) followed(on string, args ...string) error {
 	ctx, stop := context.WithCancel(b.ctx)
 	defer stop()
-	s, err := b.serveStreams(ctx, args...)
+	s, err := b.serve(ctx, args...)
 	if err != nil {
 		return err
 	}

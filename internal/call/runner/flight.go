@@ -212,7 +212,7 @@ func (f *flight) recordIntent(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if f.intent, err = f.r.Record.Append(ctx, append([]ledger.Entry{{Event: ev, Payload: pay, Durable: !f.run.Volatile}}, labels...)...); err != nil {
+		if f.intent, err = f.r.append(ctx, f.run, append([]ledger.Entry{{Event: ev, Payload: pay, Durable: !f.run.Volatile}}, labels...)...); err != nil {
 			return recordError{err}
 		}
 	}

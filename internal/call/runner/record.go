@@ -169,7 +169,12 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 	// Not Durable: until the next intent or the run's end is, a loss of power
 	// can cost this outcome, and its intent then counts as interrupted.
 	entries := append([]ledger.Entry{{Event: ev, Payload: pay}}, f.violationEntries(f.created.UnixMicro()+f.marks[3], o.Violations)...)
-	return f.r.Record.Append(after, append(entries, labels...)...)
+	entries = append(entries, labels...)
+	if f.run.Single {
+		f.run.keep(entries)
+		return 0, nil
+	}
+	return f.r.append(after, f.run, entries...)
 }
 
 // addHappened adds the side effects and refused attempts of the call.

@@ -49,6 +49,7 @@ type Info struct {
 	// person may answer.
 	ClientAsks bool
 	Foreign    bool // in a replay: a client carried out the recorded calls
+	Single     bool // the run has one call, whose outcome is recorded with the run's end
 }
 
 // Run is a sequence of calls under one grant. It is safe for concurrent use.
@@ -77,6 +78,8 @@ type Run struct {
 	counts Counts
 
 	waiting int // calls that wait for review
+
+	kept []ledger.Entry // the outcome of a single run's call, which the run's next events record
 }
 
 // Counts are the numbers of calls by status.
@@ -388,11 +391,28 @@ func (r *Runner) Finish(ctx context.Context, run *Run, status tool.Status) error
 	if run.Mode == ledger.Live {
 		err = r.authority(run.Grant).Done(after, run)
 	}
-	_, rerr := r.Record.Append(after, ledger.Entry{Durable: !run.Volatile, Event: ledger.Event{
+	_, rerr := r.append(after, run, ledger.Entry{Durable: !run.Volatile, Event: ledger.Event{
 		Kind: ledger.RunFinished, At: r.now().UnixMicro(), Run: run.Seq, Status: status, Total: uint32(n.Total),
 		Completed: uint32(n.Completed), Denied: uint32(n.Denied), Failed: uint32(n.Failed),
 	}})
 	return errors.Join(rerr, err)
+}
+
+// append records events of a run, after the kept ones. It returns where the first of them is.
+func (r *Runner) append(ctx context.Context, run *Run, entries ...ledger.Entry) (ledger.Seq, error) {
+	run.mu.Lock()
+	kept := run.kept
+	run.kept = nil
+	run.mu.Unlock()
+	first, err := r.Record.Append(ctx, append(kept, entries...)...)
+	return first + ledger.Seq(len(kept)), err
+}
+
+// keep leaves the outcome of a single run's call to the next events of the run.
+func (run *Run) keep(entries []ledger.Entry) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.kept = append(run.kept, entries...)
 }
 
 // Scope names what the calls of the run share: the session, or else the run.

@@ -105,12 +105,12 @@ func (a *Authority) restore(ctx context.Context, c token.Claims, env policy.Env)
 
 // issued refuses a token whose root the ledger does not know.
 func (a *Authority) issued(ctx context.Context, c token.Claims) error {
-	rec, err := a.grants.Grant(ctx, c.ID().String())
+	parent, err := a.grants.Issued(ctx, c.ID())
 	if errors.Is(err, fault.GrantUnknown) {
 		return fault.Wrap(fault.GrantUnknown, err, "the token's grant %s is not in this ledger", c.ID()).
 			WithHint("a token is used with the ledger that issued it")
 	}
-	if err == nil && (rec.ID != c.ID() || rec.Parent != uuid.Nil) {
+	if err == nil && parent != uuid.Nil {
 		err = fault.New(fault.GrantInvalid, "the ledger has recorded %s as no root", c.ID())
 	}
 	return err

@@ -20,6 +20,8 @@ type Grants interface {
 	// Grant finds one by its ID or a unique prefix of it (at least 4
 	// characters): fault.GrantUnknown.
 	Grant(ctx context.Context, id string) (GrantRecord, error)
+	// Issued gives the parent of a recorded grant: fault.GrantUnknown. It costs less than Grant.
+	Issued(ctx context.Context, id uuid.UUID) (parent uuid.UUID, err error)
 	// Grants lists grants, newest first.
 	Grants(ctx context.Context, f GrantFilter) ([]GrantRecord, error)
 	// SetStanding revokes, pauses or resumes a grant, also one that the ledger has

@@ -68,7 +68,7 @@ func (h *host) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, e
 		narrower = append(narrower, p)
 	}
 	var err error
-	if out.Grant, out.Sources, _, err = h.Grants.Under(ctx, grants.Presented{Token: q.By.Token, Proven: q.By.Proven}, q.Workspace, narrower...); err != nil {
+	if out.Grant, out.Sources, _, err = h.Grants.Under(ctx, grants.Presented{Token: q.By.Token, Proven: q.By.Proven}, h.Home.Env(q.Workspace), narrower...); err != nil {
 		return out, err
 	}
 	c, err := h.Grants.Authentic(q.By.Token)

@@ -170,9 +170,9 @@ func (s *Grants) Refused(ctx context.Context, st store.Backend, why error) error
 	return errors.Join(err, lerr)
 }
 
-// Under gives the grant of a run under a token: the token's authority, bounded further by the
-// person's own outer bound and by all local narrowing.
-func (s *Grants) Under(ctx context.Context, p Presented, workspace string, narrower ...*policy.Policy) (grant.Grant, []ledger.PolicySource, *Authority, error) {
+// Under gives the grant of a run under a token, with its policies bound to env: the token's
+// authority, bounded further by the person's own outer bound and by all local narrowing.
+func (s *Grants) Under(ctx context.Context, p Presented, env policy.Env, narrower ...*policy.Policy) (grant.Grant, []ledger.PolicySource, *Authority, error) {
 	none := func(err error) (grant.Grant, []ledger.PolicySource, *Authority, error) {
 		return grant.Grant{}, nil, nil, err
 	}
@@ -180,11 +180,10 @@ func (s *Grants) Under(ctx context.Context, p Presented, workspace string, narro
 	if err != nil {
 		return none(err)
 	}
-	c, err := s.present(ctx, st, p, workspace)
+	c, err := s.present(ctx, st, p, env.Workspace)
 	if err != nil {
 		return none(err)
 	}
-	env := s.home.Env(workspace)
 	g, err := auth.Restore(ctx, c, env)
 	if err != nil {
 		return none(errors.Join(err, s.Refused(ctx, st, err)))

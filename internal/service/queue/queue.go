@@ -212,7 +212,7 @@ func (q *Queue) authority(ctx context.Context, r runs.Request, run *store.Queued
 	if r.Root != nil {
 		narrower = append(narrower, r.Root)
 	}
-	g, sources, _, err := q.Grants.Under(ctx, r.Grant, r.Workspace, narrower...)
+	g, sources, _, err := q.Grants.Under(ctx, r.Grant, q.Home.Env(r.Workspace), narrower...)
 	if err != nil {
 		return err
 	}

@@ -220,6 +220,7 @@ func (s *Runs) Plan(ctx context.Context, q Request) (Result, error) {
 
 // prepare chooses the policies and grant of a run, and builds its runner.
 func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Active, res Result, err error) {
+	in.Bound = s.Home.Env(q.Workspace)
 	auth, err := s.authority(ctx, q, in, &res)
 	if err != nil {
 		return b, res, err
@@ -243,7 +244,7 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	if err != nil {
 		return b, res, err
 	}
-	in.Bound, in.Volatile = s.Home.Env(q.Workspace), s.Policies.Volatile(res.Policies)
+	in.Volatile = s.Policies.Volatile(res.Policies)
 	b.Runner = s.runner(recorderOf(b.store, q), s.asker(q), observe)
 	b.Runner.Files = filelabels.Labels{Store: backend}
 	b.Runner.Hooks = slices.Concat(s.Hooks, q.Hooks)
@@ -351,7 +352,7 @@ func (s *Runs) authority(ctx context.Context, q Request, in *runner.Info, res *R
 		narrower = append(narrower, q.Root)
 	}
 	var auth *grants.Authority
-	if in.Grant, in.Policies, auth, err = s.Grants.Under(ctx, q.Grant, q.Workspace, narrower...); err != nil {
+	if in.Grant, in.Policies, auth, err = s.Grants.Under(ctx, q.Grant, in.Bound, narrower...); err != nil {
 		return nil, err
 	}
 	for _, r := range in.Grant.Chain() {

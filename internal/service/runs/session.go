@@ -24,17 +24,16 @@ type Session struct {
 	calls  sync.WaitGroup
 	result Result
 	closed error // why there are no more calls, nil while it goes on
-	single bool  // as in Request
 }
 
 // Begin starts a session under the policies that hold, and records it. The
 // session outlives ctx; it must be ended.
 func (s *Runs) Begin(ctx context.Context, q Request) (*Session, error) {
-	b, _, res, err := s.Start(context.WithoutCancel(ctx), q, runner.Info{Name: q.Name})
+	b, _, res, err := s.Start(context.WithoutCancel(ctx), q, runner.Info{Name: q.Name, Single: q.Single})
 	if err != nil {
 		return nil, err
 	}
-	return &Session{Active: b, result: res, single: q.Single}, nil
+	return &Session{Active: b, result: res}, nil
 }
 
 // Result returns the known facts of the session: all but the counts and the status from its
@@ -50,7 +49,7 @@ func (s *Session) Result() Result {
 func (s *Session) Call(ctx context.Context, c runner.Call) (runner.Outcome, error) {
 	return s.take(ctx, func(ctx context.Context) runner.Outcome {
 		args, err := Plain(c.Args)
-		if err == nil && s.single && s.Chain().HasFlows() {
+		if err == nil && s.Run.Single && s.Chain().HasFlows() {
 			err = noContext()
 		}
 		if c.Args = args; err != nil {

@@ -99,6 +99,12 @@ func grantsComeBack(t *testing.T, open OpenStore) {
 		if d := cmp.Diff(want, got); err != nil || d != "" {
 			t.Errorf("Grant: %v (-want +got):\n%s", err, d)
 		}
+		if parent, err := g.Issued(context.Background(), want.ID); err != nil || parent != want.Parent {
+			t.Errorf("Issued: %s %v, want %s", parent, err, want.Parent)
+		}
+	}
+	if _, err := g.Issued(context.Background(), uuid.New()); !errors.Is(err, fault.GrantUnknown) {
+		t.Errorf("Issued of an unknown grant: %v", err)
 	}
 	es := events(t, s, 0)
 	if len(es) != 2 || es[1].Event.Kind != ledger.GrantIssued || es[1].Event.Principal != full.Holder || uuid.UUID(es[1].Event.Parent) != root.ID {

@@ -111,21 +111,24 @@ func (s *Store) changes(ctx context.Context, entries []ledger.Entry, durable boo
 	return err
 }
 
+func unknownGrant(format string, args ...any) error {
+	return fault.New(fault.GrantUnknown, format, args...).ForOperator("remit grant list shows the grants issued here")
+}
+
+func errNoGrant(id string) error { return unknownGrant("no grant has the ID %q", id) }
+
 // Grant implements store.Grants.
 func (s *Store) Grant(ctx context.Context, id string) (store.GrantRecord, error) {
-	unknown := func(format string, args ...any) error {
-		return fault.New(fault.GrantUnknown, format, args...).ForOperator("remit grant list shows the grants issued here")
-	}
 	lo, hi, err := prefix(id)
 	if err != nil {
-		return store.GrantRecord{}, unknown("%q is not a grant ID; write at least its first 4 characters", id)
+		return store.GrantRecord{}, unknownGrant("%q is not a grant ID; write at least its first 4 characters", id)
 	}
 	found, err := s.selectGrants(ctx, "g.id BETWEEN ? AND ? ORDER BY g.seq DESC LIMIT 3", lo, hi)
 	switch {
 	case err != nil:
 		return store.GrantRecord{}, err
 	case len(found) == 0:
-		return store.GrantRecord{}, unknown("no grant has the ID %q", id)
+		return store.GrantRecord{}, errNoGrant(id)
 	case len(found) > 1:
 		return store.GrantRecord{}, fault.New(fault.GrantUnknown, "several grants have an ID that begins with %q", id).
 			WithHint("write more of it: %s, %s, ...", found[0].ID, found[1].ID)
@@ -156,12 +159,31 @@ func (s *Store) Grants(ctx context.Context, f store.GrantFilter) ([]store.GrantR
 	return s.selectGrants(ctx, strings.Join(where, " AND ")+" ORDER BY g.seq DESC LIMIT ?", append(args, limit)...)
 }
 
+const selectIssued = "SELECT g.id, g.parent, g.holder, g.seq, g.mac" + toldColumns + " FROM grants g JOIN " + EventsAndPayloads + " e ON e.seq = g.seq WHERE "
+
+// Issued implements store.Grants.
+func (s *Store) Issued(ctx context.Context, id uuid.UUID) (uuid.UUID, error) {
+	var found []toldRow
+	var err error
+	if s.format >= SealedFormat {
+		found, err = s.readTold(ctx, tableGrants, 3, selectIssued+"g.id = ?", id[:])
+	}
+	if err == nil && len(found) == 0 {
+		return uuid.Nil, errNoGrant(id.String())
+	}
+	var g store.GrantRecord
+	if err == nil {
+		g, _, err = s.issue(&found[0].raw, found[0].row)
+	}
+	return g.Parent, s.fault(err, "grants cannot be read")
+}
+
 // selectGrants reads grants with the events that issued them.
 func (s *Store) selectGrants(ctx context.Context, rest string, args ...any) ([]store.GrantRecord, error) {
 	if s.format < SealedFormat {
 		return nil, nil
 	}
-	all, err := s.readTold(ctx, tableGrants, 3, "SELECT g.id, g.parent, g.holder, g.seq, g.mac"+toldColumns+" FROM grants g JOIN "+EventsAndPayloads+" e ON e.seq = g.seq WHERE "+rest, args...)
+	all, err := s.readTold(ctx, tableGrants, 3, selectIssued+rest, args...)
 	out := make([]store.GrantRecord, len(all))
 	for i := range all {
 		if err == nil {
@@ -186,20 +208,28 @@ func (s *Store) selectGrants(ctx context.Context, rest string, args ...any) ([]s
 	return out, err
 }
 
-// grantRecord makes a record from a grant's event. The event must be the one that
-// the row names.
-func (s *Store) grantRecord(ctx context.Context, raw *rawEvent, row sealedRow) (store.GrantRecord, error) {
+// issue reads a grant's event. It must be the one that the row names.
+func (s *Store) issue(raw *rawEvent, row sealedRow) (store.GrantRecord, ledger.Stored, error) {
 	st, err := s.decode(raw)
 	if err != nil {
-		return store.GrantRecord{}, err
+		return store.GrantRecord{}, st, err
 	}
 	e := &st.Event
 	g := store.GrantRecord{Holder: e.Principal, Issued: ledger.Time(e.At), Seq: st.Seq}
 	copy(g.ID[:], e.Grant)
 	copy(g.Parent[:], e.Parent)
 	if e.Kind != ledger.GrantIssued || !bytes.Equal(g.ID[:], row.bytes(grantID)) || !bytes.Equal(g.Parent[:], row.bytes(grantParent)) || g.Holder != row.text(grantHolder) {
-		return g, fault.New(fault.StoreCorrupt, "event %d in %q did not issue the grant that is listed with it", st.Seq, s.name).
+		return g, st, fault.New(fault.StoreCorrupt, "event %d in %q did not issue the grant that is listed with it", st.Seq, s.name).
 			ForOperator("remit verify lists the changed records")
+	}
+	return g, st, nil
+}
+
+// grantRecord makes a record from a grant's event.
+func (s *Store) grantRecord(ctx context.Context, raw *rawEvent, row sealedRow) (store.GrantRecord, error) {
+	g, st, err := s.issue(raw, row)
+	if err != nil {
+		return g, err
 	}
 	var t ledger.GrantTerms
 	if err := s.loadJSON(ctx, st.Parts[ledger.PartGrant], &t); err != nil {

@@ -55,7 +55,12 @@ func (s *Store) integrate(ctx context.Context, sign, skip bool) (note []byte, mo
 	if err := begin(ctx, conn, s.dialect.Begin); err != nil {
 		return nil, false, err
 	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // after the commit it does nothing
+	committed := false
+	defer func() {
+		if !committed {
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), rollback) // a lost connection has done it
+		}
+	}()
 	l, err := s.lockLog(ctx, conn, skip)
 	if err != nil {
 		return nil, false, err
@@ -80,6 +85,7 @@ func (s *Store) integrate(ctx context.Context, sign, skip bool) (note []byte, mo
 		return nil, false, err
 	}
 	_, err = conn.ExecContext(ctx, commit)
+	committed = err == nil
 	return note, more, err
 }
 
