@@ -37,11 +37,11 @@ func (s *session) confineAgent(a *app.App, q *runs.ExecRequest, v *execView, nam
 	if q.Policy == "" {
 		q.Root = c.Policy
 		v.note = "ready policy for " + c.Agent.Title + "; its home is " + c.Home
-		if len(c.Inside) > 0 {
-			v.note += "; it has " + strings.Join(c.Inside, " and ") + " itself, because the host is not on this machine and has no TLS"
+		if len(c.Exposed) > 0 {
+			v.note += "; the sandbox holds " + strings.Join(c.Exposed, " and ") + ", because the host is remote and has no TLS"
 		}
-	} else if len(c.Inside) > 0 {
-		v.note = "the agent has " + strings.Join(c.Inside, " and ") + " itself: only its ready policy keeps logins outside"
+	} else if len(c.Exposed) > 0 {
+		v.note = "the sandbox holds " + strings.Join(c.Exposed, " and ") + ": only the ready policy keeps logins outside"
 	}
 	q.Home, q.Env, v.agent = c.Home, c.Env, &c
 	v.hooks = &confinedHooks{session: s, app: a, open: map[clientSession]bool{}, fixed: runs.ClientRequest{

@@ -18,27 +18,29 @@ import (
 
 func TestNetworkEntriesAsMappings(t *testing.T) {
 	tests := map[string]struct{ src, want string }{
-		"no url":                   {"allow: [{inspect: true}]", "has no url"},
-		"unknown key":              {"allow: [{url: a.example, inspct: true}]", `did you mean "inspect"?`},
-		"bad url":                  {"allow: [{url: 'http://u@a'}]", "network.allow[0].url"},
-		"in deny":                  {"deny: [{url: a.example}]", "must be a string"},
-		"inspect of http":          {"allow: [{url: 'http://a.example', inspect: true}]", "https only"},
-		"secret over http":         {"allow: [{url: 'http://a.example', secret: {header: X-Key, env: K}}]", "https only"},
-		"a stand-in that is short": {"allow: [{url: a.example, secret: {header: A, env: K, instead_of: short}}]", "8 to 4096"},
-		"a stand-in of a space":    {"allow: [{url: a.example, secret: {header: A, env: K, instead_of: ' padded text'}}]", "space"},
-		"an unknown login":         {"allow: [{url: a.example, secret: {header: A, login: nobody}}]", "expected one of claude, codex"},
-		"two sources":              {"allow: [{url: a.example, secret: {header: A, login: claude, env: K}}]", "one source"},
-		"inspect on loopback":      {"allow: [{url: 'http://127.0.0.1:80', inspect: true}]", "https only"},
-		"secret to a private host": {"allow: [{url: 'http://10.0.0.1', secret: {header: X-Key, env: K}}]", "https only"},
-		"secret to a like name":    {"allow: [{url: 'http://localhost.example', secret: {header: X-Key, env: K}}]", "https only"},
-		"secret without header":    {"allow: [{url: a.example, secret: {env: K}}]", "needs header, and one of"},
-		"secret in Host":           {"allow: [{url: a.example, secret: {header: Host, env: K}}]", "cannot carry a secret"},
-		"secret in Proxy-*":        {"allow: [{url: a.example, secret: {header: Proxy-Authorization, env: K}}]", "cannot carry a secret"},
-		"header with a colon":      {"allow: [{url: a.example, secret: {header: 'a:b', env: K}}]", "not a valid header name"},
-		"env is no name":           {"allow: [{url: a.example, secret: {header: A, env: 'K-1'}}]", "environment variable"},
-		"line break in a prefix":   {`allow: [{url: a.example, secret: {header: A, env: K, prefix: "a\r\nb"}}]`, "printable"},
-		"inspect is a word":        {"inspect: yes please", "must be true or false"},
-		"bandwidth of nothing":     {"bandwidth: 0", "size of at least 1"},
+		"no url":                      {"allow: [{inspect: true}]", "has no url"},
+		"unknown key":                 {"allow: [{url: a.example, inspct: true}]", `did you mean "inspect"?`},
+		"bad url":                     {"allow: [{url: 'http://u@a'}]", "network.allow[0].url"},
+		"in deny":                     {"deny: [{url: a.example}]", "must be a string"},
+		"inspect of http":             {"allow: [{url: 'http://a.example', inspect: true}]", "https only"},
+		"secret over http":            {"allow: [{url: 'http://a.example', secret: {header: X-Key, env: K}}]", "https only"},
+		"a placeholder that is short": {"allow: [{url: a.example, secret: {header: A, env: K, instead_of: short}}]", "8 to 4096"},
+		"a placeholder of a space":    {"allow: [{url: a.example, secret: {header: A, env: K, instead_of: ' padded text'}}]", "space"},
+		"no secret with another":      {"allow: [{url: a.example, secret: {header: A, none: true, prefix: x}}]", "beside header alone"},
+		"no secret, false":            {"allow: [{url: a.example, secret: {header: A, none: false}}]", "beside header alone"},
+		"an unknown login":            {"allow: [{url: a.example, secret: {header: A, login: nobody}}]", "expected one of claude, codex"},
+		"two sources":                 {"allow: [{url: a.example, secret: {header: A, login: claude, env: K}}]", "one source"},
+		"inspect on loopback":         {"allow: [{url: 'http://127.0.0.1:80', inspect: true}]", "https only"},
+		"secret to a private host":    {"allow: [{url: 'http://10.0.0.1', secret: {header: X-Key, env: K}}]", "https only"},
+		"secret to a like name":       {"allow: [{url: 'http://localhost.example', secret: {header: X-Key, env: K}}]", "https only"},
+		"secret without header":       {"allow: [{url: a.example, secret: {env: K}}]", "needs header, and one of"},
+		"secret in Host":              {"allow: [{url: a.example, secret: {header: Host, env: K}}]", "cannot carry a secret"},
+		"secret in Proxy-*":           {"allow: [{url: a.example, secret: {header: Proxy-Authorization, env: K}}]", "cannot carry a secret"},
+		"header with a colon":         {"allow: [{url: a.example, secret: {header: 'a:b', env: K}}]", "not a valid header name"},
+		"env is no name":              {"allow: [{url: a.example, secret: {header: A, env: 'K-1'}}]", "environment variable"},
+		"line break in a prefix":      {`allow: [{url: a.example, secret: {header: A, env: K, prefix: "a\r\nb"}}]`, "printable"},
+		"inspect is a word":           {"inspect: yes please", "must be true or false"},
+		"bandwidth of nothing":        {"bandwidth: 0", "size of at least 1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +61,9 @@ network:
     - {url: "b.example", secret: {header: Authorization, env: B_TOKEN, prefix: "Bearer "}}
     - {url: "c.example", inspect: true, secret: {header: X-Key, env: C_KEY}}
     - {url: "d.example", inspect: false}
+    - {url: "f.example", secret: {header: X-Key, login: claude, prefix: "Bearer ", instead_of: "a placeholder"}}
+    - {url: "f.example", secret: {header: X-Other, none: true}}
+    - {url: "http://127.0.0.1:8080", secret: {header: X-Key, env: K}}
   ask: [{url: "e.example", inspect: true}]
   bandwidth: 1MiB
   total_bytes: 5MiB
@@ -206,6 +211,12 @@ func TestSecretsAreOfTheFirstPolicyAlone(t *testing.T) {
 		"a narrower link takes another prefix": {[]string{root, "network: {allow: [{url: a.example, secret: {header: Authorization, env: K}}]}"},
 			https("a.example", "GET", "/v1/x"), nil, "narrowing"},
 		"after a link that leaves it open": {[]string{"rest: inherit", root}, https("a.example", "GET", "/v1/x"), []policy.Secret{key}, ""},
+		"two with placeholders": {[]string{"network: {allow: [{url: a.example, secret: {header: A, env: K, instead_of: placeholder-1}}, {url: a.example, secret: {header: a, env: L, instead_of: placeholder-2}}]}"},
+			https("a.example", "GET", "/"), []policy.Secret{{Header: "A", Env: "K", InsteadOf: "placeholder-1"}, {Header: "a", Env: "L", InsteadOf: "placeholder-2"}}, ""},
+		"two with one placeholder": {[]string{"network: {allow: [{url: a.example, secret: {header: A, env: K, instead_of: placeholder-1}}, {url: a.example, secret: {header: a, env: L, instead_of: placeholder-1}}]}"},
+			https("a.example", "GET", "/"), nil, "different secrets"},
+		"one with and one without": {[]string{"network: {allow: [{url: a.example, secret: {header: A, env: K, instead_of: placeholder-1}}, {url: a.example, secret: {header: a, none: true}}]}"},
+			https("a.example", "GET", "/"), nil, "different secrets"},
 		"two for one header": {[]string{"network: {allow: [{url: a.example, secret: {header: A, env: K}}, {url: a.example, secret: {header: a, env: L}}]}"},
 			https("a.example", "GET", "/"), nil, "different secrets"},
 	}

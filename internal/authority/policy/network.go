@@ -47,9 +47,11 @@ type Secret struct {
 	Login  string // the agent whose login of the person is the value: one of the three
 	Prefix string // written before the value, as "Bearer "
 
-	// InsteadOf is the value that the program gives for the secret. Only a request with the header gets the secret, and one
-	// with another value in it is refused. "": each request gets it, and none may have the header.
+	// InsteadOf is the placeholder that the program has for the secret. A request with it in the header gets the secret, one
+	// with another value is refused, and one without the header gets none. "": each request gets it, and none may have the header.
 	InsteadOf string
+
+	None bool // there is no secret: requests with the header are refused
 }
 
 // Logins are the names for Secret.Login.
@@ -108,17 +110,20 @@ func onLoopback(rule *target.Rule) bool {
 func (p *parser) secret(n *document.Node, path string) *Secret {
 	s := &Secret{}
 	p.mapping(n, path, document.Fields{"header": p.String(&s.Header, checkHeader), "env": p.String(&s.Env, checkEnv),
-		"store": p.String(&s.Store, checkStored), "login": p.String(&s.Login, checkLogin), "prefix": p.String(&s.Prefix, checkPrefix), "instead_of": p.String(&s.InsteadOf, checkStandIn)})
+		"store": p.String(&s.Store, checkStored), "login": p.String(&s.Login, checkLogin), "prefix": p.String(&s.Prefix, checkPrefix), "instead_of": p.String(&s.InsteadOf, checkPlaceholder), "none": p.Bool(&s.None)})
 	sources := 0
-	for _, key := range []string{"env", "store", "login"} {
+	for _, key := range []string{"env", "store", "login", "none"} {
 		if n.Lookup(key) != nil {
 			sources++
 		}
 	}
+	alone := n.Lookup("prefix") == nil && n.Lookup("instead_of") == nil
 	switch {
 	case n.Kind != document.Mapping:
 	case sources > 1:
 		p.Fail(n, path, "a secret has one source").Hint = "write one of env, store and login"
+	case n.Lookup("none") != nil && (!s.None || !alone):
+		p.Fail(n, path, "none: true stands beside header alone: requests with this header are refused")
 	case n.Lookup("header") == nil || sources == 0:
 		p.Fail(n, path, "a secret needs header, and one of env, store and login").Hint = "write secret: {header: Authorization, store: NAME, prefix: \"Bearer \"}"
 	}
@@ -132,13 +137,13 @@ func checkLogin(s string) error {
 	return nil
 }
 
-// checkStandIn wants a text that occurs by no accident.
-func checkStandIn(s string) error {
+// checkPlaceholder wants a text that occurs by no accident.
+func checkPlaceholder(s string) error {
 	if len(s) < 8 || len(s) > 4096 {
-		return fmt.Errorf("a stand-in must have 8 to 4096 characters")
+		return fmt.Errorf("a placeholder must have 8 to 4096 characters")
 	}
 	if strings.Trim(s, " ") != s {
-		return fmt.Errorf("a stand-in must not begin or end with a space")
+		return fmt.Errorf("a placeholder must not begin or end with a space")
 	}
 	return checkPrefix(s)
 }
@@ -177,6 +182,9 @@ func (s *Secret) String() string {
 		if f.value != "" {
 			parts = append(parts, f.key+": "+quote(f.value))
 		}
+	}
+	if s.None {
+		parts = append(parts, "none: true")
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
@@ -368,7 +376,7 @@ func (c Chain) AskedHosts() []tool.Target {
 // that the request is allowed. Only the first policy of the chain that decides
 // network gives secrets: a later policy that names one for the request which the
 // first does not give is an error (code HandleRefused), as are two secrets for
-// one header.
+// one header, unless they have different placeholders.
 func (c Chain) Secrets(t tool.Target) ([]Secret, error) {
 	var given []Secret
 	first := true
@@ -394,7 +402,7 @@ func admit(given *[]Secret, s Secret, first bool) error {
 		if g == s {
 			return nil
 		}
-		if first && strings.EqualFold(g.Header, s.Header) {
+		if first && strings.EqualFold(g.Header, s.Header) && (g.InsteadOf == "" || s.InsteadOf == "" || g.InsteadOf == s.InsteadOf) {
 			return fault.New(fault.HandleRefused, "two entries give the header %q different secrets", s.Header)
 		}
 	}

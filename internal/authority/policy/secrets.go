@@ -40,10 +40,13 @@ func Stored(key string) (name string, ok bool) { return strings.CutPrefix(key, s
 
 // Name is the secret's, for people.
 func (s Secret) Name() string {
-	if s.Login != "" {
+	switch {
+	case s.Login != "":
 		return "login of " + s.Login
+	case s.Store != "":
+		return s.Store
 	}
-	return s.Store + s.Env
+	return s.Env
 }
 
 // SecretUse is one entry of a policy's secrets: how some tools may use a stored

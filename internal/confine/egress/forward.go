@@ -111,6 +111,7 @@ func (p *Proxy) exchange(ctx context.Context, s *stream, h *head, rec *record, r
 	if err != nil {
 		return p.refuse(s, h, rec, err)
 	}
+	call := ctx
 	if p.limits.Request > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.limits.Request)
@@ -133,9 +134,9 @@ func (p *Proxy) exchange(ctx context.Context, s *stream, h *head, rec *record, r
 		return p.refuse(s, h, rec, err)
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		err := p.switchProtocols(ctx, s, rec, resp, out)
+		err := p.switchProtocols(call, s, rec, req.to, resp, out)
 		out.close()
-		p.end(rec, inTime(ctx, err))
+		p.end(rec, inTime(call, err))
 		return false
 	}
 	keep, err := p.relay(ctx, s, h, rec, resp, out.conn)
@@ -174,7 +175,7 @@ func (p *Proxy) prepare(ctx context.Context, h *head, rec *record, t tool.Target
 		}
 	}
 	rec.allowed(v)
-	return p.webSocket(h, t, fields), nil
+	return p.webSocket(ctx, h, t, fields)
 }
 
 // roundTrip sends a request and reads the response's head. A kept connection
@@ -295,7 +296,7 @@ func readResponse(out *outside, h *head, method string) (*http.Response, error) 
 		}
 		out.head.left = -1
 		switch {
-		case resp.StatusCode == http.StatusSwitchingProtocols && h.socket && strings.EqualFold(resp.Header.Get("Upgrade"), "websocket"):
+		case h.agrees(resp):
 			return resp, nil
 		case resp.StatusCode == http.StatusSwitchingProtocols:
 			return nil, failed("the host switched protocols, which nobody asked for")

@@ -35,8 +35,9 @@ type head struct {
 	chunked bool
 	expects bool // Expect: 100-continue
 	ends    bool // the connection is not kept
-	socket  bool // the host is asked for a WebSocket
-	auth    string
+
+	socketKey string // the host is asked for a WebSocket with this key; "": it is not
+	auth      string
 }
 
 // hopByHop are the fields of the connection, which are never forwarded.

@@ -2,8 +2,12 @@ package egress
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // the protocol's own, to tell a server that speaks it; nothing is protected by it
+	"encoding/base64"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -11,30 +15,72 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// opensWebSocket reports whether a request asks for a WebSocket (RFC 6455, section 4.1).
-func (h *head) opensWebSocket() bool {
-	var upgrades []string
+// acceptSuffix is what a server appends to a key (RFC 6455, section 4.2.2).
+const acceptSuffix = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+// values returns the values of the header fields of a name.
+func (h *head) values(name string) (list []string) {
 	for _, f := range h.fields {
-		if strings.EqualFold(f.name, "Upgrade") {
-			upgrades = append(upgrades, strings.ToLower(f.value))
+		if strings.EqualFold(f.name, name) {
+			list = append(list, f.value)
 		}
 	}
-	return h.method == http.MethodGet && h.minor == 1 && !h.hasBody() && slices.Contains(h.listed(), "upgrade") && slices.Equal(upgrades, []string{"websocket"})
+	return list
 }
 
-// webSocket adds the header fields of a WebSocket if a request asks for one. The proxy does not see the messages, so the program
-// must be allowed to send anything there; else the host gets an ordinary GET.
-func (p *Proxy) webSocket(h *head, t tool.Target, fields []field) []field {
-	t.Method = http.MethodPost
-	if !h.opensWebSocket() || p.permit.Check(tool.Action{Kind: tool.Network, Target: t}) != nil {
-		return fields
+// webSocketKey returns the key of a request that asks for a WebSocket (RFC 6455, section 4.1); "": it does not.
+func (h *head) webSocketKey() string {
+	key, upgrades := h.values("Sec-WebSocket-Key"), h.values("Upgrade")
+	if h.method != http.MethodGet || h.minor != 1 || h.hasBody() || !slices.Contains(h.listed(), "upgrade") || len(key) != 1 ||
+		len(upgrades) != 1 || !strings.EqualFold(upgrades[0], "websocket") || !slices.Equal(h.values("Sec-WebSocket-Version"), []string{"13"}) {
+		return ""
 	}
-	h.socket = true
-	return append(fields, field{"Connection", "Upgrade"}, field{"Upgrade", "websocket"})
+	return key[0]
+}
+
+// webSocket adds the header fields of a WebSocket if a request asks for one. The proxy does not see the messages, so the policy
+// must allow to send anything there, with the same secrets.
+func (p *Proxy) webSocket(ctx context.Context, h *head, t tool.Target, fields []field) ([]field, error) {
+	key := h.webSocketKey()
+	if key == "" {
+		return fields, nil
+	}
+	post := t
+	post.Method = http.MethodPost
+	if _, err := p.decide(ctx, tool.Action{Kind: tool.Network, Target: post}); err != nil {
+		return nil, err
+	}
+	reads, err := p.chain.Secrets(t)
+	if err != nil {
+		return nil, err
+	}
+	sends, err := p.chain.Secrets(post)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !slices.Equal(reads, sends):
+		return nil, deny(ruleSecret, "a WebSocket needs the same secrets for GET and POST")
+	case len(sends) > 0 && strings.Contains(strings.ToLower(strings.Join(h.values("Sec-WebSocket-Protocol"), ",")), "key"):
+		return nil, deny(ruleSecret, "a key in Sec-WebSocket-Protocol is refused here: only your own logins are used at this host")
+	}
+	h.socketKey = key
+	return append(fields, field{"Connection", "Upgrade"}, field{"Upgrade", "websocket"}), nil
+}
+
+// agrees reports whether a host has switched to the WebSocket that the request asks for.
+func (h *head) agrees(resp *http.Response) bool {
+	sum := sha1.Sum([]byte(h.socketKey + acceptSuffix)) //nolint:gosec // as above
+	return resp.StatusCode == http.StatusSwitchingProtocols && h.socketKey != "" && strings.EqualFold(resp.Header.Get("Upgrade"), "websocket") &&
+		resp.Header.Get("Sec-WebSocket-Accept") == base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // switchProtocols passes the host's agreement on, and then all bytes of both sides.
-func (p *Proxy) switchProtocols(ctx context.Context, s *stream, rec *record, resp *http.Response, out *outside) error {
+func (p *Proxy) switchProtocols(ctx context.Context, s *stream, rec *record, to tool.Target, resp *http.Response, out *outside) error {
+	to.Method = http.MethodPost
+	if _, err := p.decide(ctx, tool.Action{Kind: tool.Network, Target: to, Addrs: []netip.Addr{out.addr}}); err != nil {
+		return err
+	}
 	rec.Status = resp.StatusCode
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
@@ -56,14 +102,19 @@ func (p *Proxy) switchProtocols(ctx context.Context, s *stream, rec *record, res
 	if _, err := io.WriteString(s.conn, b.String()+string(early)); err != nil {
 		return err
 	}
-	up := out.conn
+	up := out.untimed()
 	stop := context.AfterFunc(ctx, func() { _ = up.Close() })
 	defer stop()
-	if c, ok := up.(timed); ok {
-		up = c.Conn // the tunnel has a time of its own
-	}
 	if err := up.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
 	return p.tunnel(ctx, s, rec, nil, up)
+}
+
+// untimed is the connection without a time for each read and write: a tunnel has a time of its own.
+func (o *outside) untimed() net.Conn {
+	if c, ok := o.conn.(timed); ok {
+		return c.Conn
+	}
+	return o.conn
 }

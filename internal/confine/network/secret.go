@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -20,15 +21,13 @@ type Credential struct {
 	Value  string // the whole of it
 	Secret string // the part of Value that nobody may see
 
-	Replaces bool // the request has the header, with what stands for the secret
+	Replaces bool // the request has a placeholder in the header
 }
 
-// Credentials gives what the policies of a permit add to a request that may be
-// sent, with values that lookup finds by their policy.Secret.Key: in Remit's own
-// environment, the store or a login (nil finds nothing). A credential takes the place of the header of its name. brought
-// returns the values of a header in the request. A request that brings such a header itself, with another value than the one that
-// stands for the secret, and a secret that is not set or cannot stand in a header, are a fault.HandleRefused error, which does
-// not hold the value.
+// Credentials returns the headers that the policies add to a request. A credential takes the place of a header of its name. lookup
+// finds a secret by its policy.Secret.Key; nil finds nothing. brought returns the values of a header in the request. The error
+// (fault.HandleRefused) does not hold the value: the request has another value there, or the secret is missing or cannot stand in
+// a header.
 func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (string, bool), brought func(header string) []string) ([]Credential, error) {
 	list, err := p.Chain().Secrets(to)
 	if err != nil {
@@ -38,10 +37,14 @@ func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (stri
 	for _, s := range list {
 		own := brought(s.Header)
 		switch {
-		case s.InsteadOf != "" && len(own) == 0:
+		case s.None && len(own) > 0:
+			return nil, fault.New(fault.HandleRefused, "the header %q is refused here: only your own logins are used at this host", s.Header)
+		case s.None, s.InsteadOf != "" && len(own) == 0:
 			continue
-		case s.InsteadOf != "" && (len(own) > 1 || own[0] != s.Prefix+s.InsteadOf):
-			return nil, fault.New(fault.HandleRefused, "the header %q may have only the value that stands for %s here: requests with another login are not sent", s.Header, s.Name())
+		case s.InsteadOf != "" && !isPlaceholder(list, s.Header, own):
+			return nil, fault.New(fault.HandleRefused, "the header %q must have the placeholder of %s here: other keys are refused", s.Header, s.Name())
+		case s.InsteadOf != "" && own[0] != s.Prefix+s.InsteadOf:
+			continue
 		case s.InsteadOf == "" && len(own) > 0:
 			return nil, fault.New(fault.HandleRefused, "the header %q is Remit's to set here: send the request without it", s.Header)
 		}
@@ -60,12 +63,19 @@ func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (stri
 	return out, nil
 }
 
+// isPlaceholder reports whether a request has one of the placeholders in a header, and nothing else.
+func isPlaceholder(list []policy.Secret, header string, own []string) bool {
+	return len(own) == 1 && slices.ContainsFunc(list, func(s policy.Secret) bool {
+		return SameHeader(s.Header, header) && s.InsteadOf != "" && own[0] == s.Prefix+s.InsteadOf
+	})
+}
+
 // missing tells which secret has no value. Its cause is fault.NotFound, which
 // keeps the refusal from being a violation.
 func missing(s policy.Secret) error {
 	switch {
 	case s.Login != "":
-		return fault.Wrap(fault.HandleRefused, fault.NotFound, "the %s is missing or has ended", s.Name()).ForOperator("start %s outside of Remit, and log in", s.Login)
+		return fault.Wrap(fault.HandleRefused, fault.NotFound, "the %s is missing, or has ended and could not be renewed", s.Name()).ForOperator("start %s outside of Remit, and log in", s.Login)
 	case s.Store == "":
 		return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not set in Remit's environment", s.Env)
 	}

@@ -1,8 +1,8 @@
-// Package agentlogins uses the logins that a person has with agents of other makers, so that the agents themselves do without
-// them: Remit's proxy adds the login to requests, and the agent has a file with a text that stands for it.
+// Package agentlogins reads and renews a person's logins with agents of other makers, so that Remit's proxy can add them to
+// requests. The confined agent gets a file with a placeholder.
 //
-// [Logins.Token] reads the login at the moment of its use, and renews it before it ends. [Logins.StandIn] gives the file for the
-// agent. The formats are those that the agents write: Claude Code's .credentials.json, and Codex' auth.json.
+// [Logins.Token] reads a login at the moment of its use, and renews it before it ends. [Logins.Placeholder] makes the file.
+// The formats are those that the agents write: Claude Code's .credentials.json, and Codex' auth.json.
 package agentlogins
 
 import (
@@ -13,20 +13,19 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // Logins are the logins of one person; New makes one.
 type Logins struct {
 	home  string // the person's home folder; "": there are no logins
-	lock  string // the file that is locked during a renewal
+	dir   string // of the files that are locked during a renewal
 	kinds map[string]kind
 	http  *http.Client
 	now   func() time.Time
@@ -38,7 +37,7 @@ type Logins struct {
 // New gives the logins in a person's home folder. dir is $REMIT_HOME.
 func New(home, dir string) *Logins {
 	refused := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect would carry the login elsewhere
-	return &Logins{home: home, lock: filepath.Join(dir, "agentlogins.lock"), kinds: maps.Clone(kinds), http: &http.Client{Timeout: renewTime, CheckRedirect: refused}, now: time.Now, failed: map[string]time.Time{}}
+	return &Logins{home: home, dir: dir, kinds: maps.Clone(kinds), http: &http.Client{Timeout: renewTime, CheckRedirect: refused}, now: time.Now, failed: map[string]time.Time{}}
 }
 
 // kind is the format of one agent's login.
@@ -47,9 +46,12 @@ type kind struct {
 	within  string // field of the file that has the tokens
 	access  string // field in it
 	refresh string // field in it
+	id      string // field in it: an identity token; "": none
 	key     string // field of the file: a key of the API, in place of tokens; "": none
 	url     string // where tokens are renewed (RFC 6749, section 6)
 	client  string // the agent's public client ID
+
+	placeholder, keyPlaceholder string // of an access token, and of key
 
 	ends  func(tokens fields) time.Time                 // when the access token ends; zero: it is not known
 	until func(tokens, all fields, now, ends time.Time) // saves that they were renewed now, and when they end
@@ -57,20 +59,14 @@ type kind struct {
 
 type fields = map[string]json.RawMessage
 
-// Texts that stand for logins. They have the form that the agents expect; that of Codex is a JSON Web Token that lasts until 2100.
-const (
-	claudeStandIn = "sk-ant-oat01-kept-outside-by-remit"
-	codexStandIn  = "eyJhbGciOiJub25lIn0.eyJleHAiOjQxMDI0NDQ4MDB9.a2VwdC1vdXRzaWRlLWJ5LXJlbWl0"
-	keyStandIn    = "sk-kept-outside-by-remit"
-)
-
-// lasts is the end of a stand-in: 2100-01-01.
+// lasts is the end of a placeholder: 2100-01-01.
 var lasts = time.Unix(4102444800, 0)
 
 var kinds = map[string]kind{
 	"claude": {
 		file: ".claude/.credentials.json", within: "claudeAiOauth", access: "accessToken", refresh: "refreshToken",
 		url: "https://platform.claude.com/v1/oauth/token", client: "9d1c250a-e61b-44d9-88ed-5944d1962f5e",
+		placeholder: "sk-ant-oat01-login-of-claude-kept-outside",
 		ends: func(s fields) time.Time {
 			var ms int64
 			if json.Unmarshal(s["expiresAt"], &ms) != nil || ms <= 0 {
@@ -81,10 +77,12 @@ var kinds = map[string]kind{
 		until: func(s, _ fields, _, ends time.Time) { set(s, "expiresAt", ends.UnixMilli()) },
 	},
 	"codex": {
-		file: ".codex/auth.json", within: "tokens", access: "access_token", refresh: "refresh_token", key: "OPENAI_API_KEY",
+		file: ".codex/auth.json", within: "tokens", access: "access_token", refresh: "refresh_token", id: "id_token", key: "OPENAI_API_KEY",
 		url: "https://auth.openai.com/oauth/token", client: "app_EMoamEEZ73f0CkXaXp7hrann",
-		ends:  func(s fields) time.Time { return tokenEnds(text(s["access_token"])) },
-		until: func(_, all fields, now, _ time.Time) { set(all, "last_refresh", now.UTC().Format(time.RFC3339Nano)) },
+		placeholder:    "eyJhbGciOiJub25lIn0.eyJleHAiOjQxMDI0NDQ4MDB9.a2VwdC1vdXRzaWRlLWJ5LXJlbWl0", // a JSON Web Token that ends in 2100
+		keyPlaceholder: "sk-login-of-codex-kept-outside",
+		ends:           func(s fields) time.Time { return tokenEnds(text(s["access_token"])) },
+		until:          func(_, all fields, now, _ time.Time) { set(all, "last_refresh", now.UTC().Format(time.RFC3339Nano)) },
 	},
 }
 
@@ -112,18 +110,15 @@ func (l *Logins) read(agent string) (login, error) {
 	if err != nil {
 		return login{}, err
 	}
-	in := login{kind: k, path: path}
-	st, err := os.Stat(path)
-	if err != nil || !st.Mode().IsRegular() || st.Size() > maxFile {
-		return login{}, errors.Join(fault.NotFound, err)
-	}
-	b, err := os.ReadFile(path)
+	b, err := wholefile.ReadRegular(path, maxFile)
 	if err != nil {
 		return login{}, err
 	}
-	if json.Unmarshal(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")), &in.all) != nil || json.Unmarshal(in.all[k.within], &in.tokens) != nil && text(in.all[k.key]) == "" {
-		return login{}, fault.NotFound
+	in := login{kind: k, path: path}
+	if err := json.Unmarshal(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")), &in.all); err != nil {
+		return login{}, fault.Wrap(fault.Usage, err, "the login %s is not JSON: %v", path, err)
 	}
+	_ = json.Unmarshal(in.all[k.within], &in.tokens) // anything else has no tokens
 	if in.token() == "" {
 		return login{}, fault.NotFound
 	}
@@ -151,6 +146,8 @@ func (l *Logins) Token(agent string) (string, bool) {
 	if l.isShort(in, renewBefore) {
 		if renewed, err := l.renew(agent, l.isShort(in, 0)); err == nil {
 			in = renewed
+		} else if errors.Is(err, fault.NotFound) {
+			return "", false // the person has logged out
 		}
 	}
 	if l.isShort(in, 0) {
@@ -168,58 +165,57 @@ func (l *Logins) isShort(in login, within time.Duration) bool {
 	return !ends.IsZero() && ends.Before(l.now().Add(within))
 }
 
-// StandIn is a file for an agent that has no secret in it.
-type StandIn struct {
+// Placeholder is a file for an agent that has no secret in it.
+type Placeholder struct {
 	File    string // its place in a home folder
 	Content []byte
-	Token   string // what stands in it for [Logins.Token]
+	Token   string // the placeholder of [Logins.Token]
 	Key     bool   // Token stands for a key of the API, else for the login of a subscription
 }
 
-// StandIn makes the file. false: the person has no login that Remit can read.
-func (l *Logins) StandIn(agent string) (StandIn, bool) {
+// Placeholder makes the file. The error is [fault.NotFound] if the person has no login.
+func (l *Logins) Placeholder(agent string) (Placeholder, error) {
 	in, err := l.read(agent)
 	if err != nil {
-		return StandIn{}, false
+		return Placeholder{}, err
 	}
-	out := StandIn{File: in.file, Token: claudeStandIn, Key: in.isKey()}
-	tokens := fields{}
-	for _, name := range []string{"scopes", "subscriptionType", "rateLimitTier", "account_id"} { // what the agent shows
-		if v, ok := in.tokens[name]; ok {
-			tokens[name] = v
-		}
-	}
-	all := fields{}
+	out := Placeholder{File: in.file, Token: in.placeholder, Key: in.isKey()}
+	all, tokens := fields{}, fields{}
 	if mode, ok := in.all["auth_mode"]; ok {
 		all["auth_mode"] = mode
 	}
-	switch {
-	case out.Key:
-		out.Token = keyStandIn
+	if out.Key {
+		out.Token = in.keyPlaceholder
 		set(all, in.key, out.Token)
-	case agent == "codex":
-		out.Token = codexStandIn
-		set(tokens, "id_token", unsigned(text(in.tokens["id_token"])))
-		fallthrough
-	default:
+	} else {
+		for _, name := range []string{"scopes", "subscriptionType", "rateLimitTier", "account_id"} { // the agent shows them
+			if v, ok := in.tokens[name]; ok {
+				tokens[name] = v
+			}
+		}
+		if in.id != "" {
+			set(tokens, in.id, unsigned(text(in.tokens[in.id]), in.placeholder))
+		}
 		set(tokens, in.access, out.Token)
 		set(tokens, in.refresh, out.Token)
 		in.until(tokens, all, lasts, lasts)
 		set(all, in.within, tokens)
 	}
 	out.Content, err = json.MarshalIndent(all, "", "  ")
-	return out, err == nil
+	return out, err
 }
 
 // File is the place of an agent's login in a home folder; "": Remit knows none.
 func File(agent string) string { return kinds[agent].file }
 
-// IsStandIn reports whether a file has the content of a [StandIn].
-func IsStandIn(content []byte) bool {
-	return slices.ContainsFunc([]string{claudeStandIn, codexStandIn, keyStandIn}, func(token string) bool { return bytes.Contains(content, []byte(token)) })
+// IsPlaceholder reports whether a file of an agent has the content of a [Placeholder].
+func IsPlaceholder(agent string, content []byte) bool {
+	k := kinds[agent]
+	has := func(token string) bool { return token != "" && bytes.Contains(content, []byte(token)) }
+	return has(k.placeholder) || has(k.keyPlaceholder)
 }
 
-// text is a JSON string; "": it is none.
+// text is a JSON string; "": it is not one.
 func text(v json.RawMessage) (s string) {
 	_ = json.Unmarshal(v, &s) // anything else is no text
 	return s
@@ -249,11 +245,11 @@ func tokenEnds(token string) time.Time {
 	return time.Unix(int64(claims.Exp), 0)
 }
 
-// unsigned is a JSON Web Token with another signature: an agent reads the claims, and nobody accepts it.
-func unsigned(token string) string {
+// unsigned is a JSON Web Token with the signature of a placeholder: an agent reads the claims, and nobody accepts it.
+func unsigned(token, placeholder string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return codexStandIn
+		return placeholder
 	}
-	return parts[0] + "." + parts[1] + "." + strings.Split(codexStandIn, ".")[2]
+	return parts[0] + "." + parts[1] + "." + strings.Split(placeholder, ".")[2]
 }

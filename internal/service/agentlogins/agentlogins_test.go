@@ -3,6 +3,7 @@ package agentlogins_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/agentlogins"
 )
 
@@ -164,7 +166,7 @@ func TestRenewalsThatFail(t *testing.T) {
 	}
 	p := newPerson(t)
 	p.logIn("claude", began.Add(-time.Minute))
-	p.answer = func(w http.ResponseWriter, _ string) {
+	p.answer = func(w http.ResponseWriter, _ string) { // before the renewal ends
 		p.logIn("claude", began.Add(time.Hour))
 		http.Error(w, "used", http.StatusBadRequest)
 	}
@@ -173,8 +175,78 @@ func TestRenewalsThatFail(t *testing.T) {
 	}
 }
 
-// Whatever the file of a login has, nothing of it but names for the agent to show is in what stands for it.
-func TestStandInsHaveNoSecret(t *testing.T) {
+// A login is not lost, whatever the issuer says of its time.
+func TestTimesOfRenewedLogins(t *testing.T) {
+	for _, text := range []string{`28800.0`, `"28800"`, `null`, `-1`, `1e300`, `"soon"`, `{}`, `0`} {
+		p := newPerson(t)
+		p.logIn("claude", began)
+		p.answer = func(w http.ResponseWriter, _ string) {
+			_, _ = io.WriteString(w, `{"access_token": "renewed", "refresh_token": "next", "expires_in": `+text+`}`)
+		}
+		got, ok := p.Token("claude")
+		b, err := os.ReadFile(p.file("claude"))
+		if !ok || got != "renewed" || err != nil || !strings.Contains(string(b), `"next"`) {
+			t.Errorf("%s: %q, %v, %v %s", text, got, ok, err, b)
+		}
+		if _, ok := p.Token("claude"); !ok || p.renewals.Load() != 1 {
+			t.Errorf("%s: it is renewed again", text)
+		}
+	}
+}
+
+// A person who logs out, or in again, while Remit renews the login stays so.
+func TestALoginThatChangesDuringARenewal(t *testing.T) {
+	p := newPerson(t)
+	p.logIn("claude", began)
+	p.answer = func(w http.ResponseWriter, _ string) {
+		_ = os.Remove(p.file("claude"))
+		_, _ = io.WriteString(w, `{"access_token": "renewed"}`)
+	}
+	if got, ok := p.Token("claude"); ok {
+		t.Errorf("logged out: %q", got)
+	}
+	if _, err := os.Stat(p.file("claude")); err == nil {
+		t.Error("the login is back")
+	}
+	p = newPerson(t)
+	p.logIn("claude", began)
+	p.answer = func(w http.ResponseWriter, _ string) {
+		p.logIn("claude", began.Add(2*time.Hour))
+		_, _ = io.WriteString(w, `{"access_token": "renewed", "refresh_token": "other"}`)
+	}
+	if got, ok := p.Token("claude"); !ok || got != "REAL-"+token(began.Add(2*time.Hour)) {
+		t.Errorf("%q, %v", got, ok)
+	}
+	if b, err := os.ReadFile(p.file("claude")); err != nil || strings.Contains(string(b), "renewed") {
+		t.Errorf("%v %s", err, b)
+	}
+}
+
+// What the agent writes to the file while Remit renews the login stays.
+func TestAnOtherChangeOfTheFileStays(t *testing.T) {
+	p := newPerson(t)
+	p.logIn("claude", began)
+	p.answer = func(w http.ResponseWriter, _ string) {
+		b, err := os.ReadFile(p.file("claude"))
+		if err != nil {
+			t.Error(err)
+		}
+		p.put("claude", strings.Replace(string(b), `"mcpOAuth": {`, `"mcpOAuth": {"new": 1, `, 1))
+		_, _ = io.WriteString(w, `{"access_token": "renewed", "expires_in": 600}`)
+	}
+	if got, ok := p.Token("claude"); !ok || got != "renewed" {
+		t.Errorf("%q, %v", got, ok)
+	}
+	if b, err := os.ReadFile(p.file("claude")); err != nil || !strings.Contains(string(b), `"new": 1`) || !strings.Contains(string(b), `"REAL-refresh"`) || !strings.Contains(string(b), `"renewed"`) {
+		t.Errorf("%v %s", err, b)
+	}
+	if list, err := os.ReadDir(filepath.Dir(p.file("claude"))); err != nil || len(list) != 1 {
+		t.Errorf("%v %v", list, err)
+	}
+}
+
+// Whatever the file of a login has, nothing of it but names for the agent to show is in the placeholder.
+func TestPlaceholdersHaveNoSecret(t *testing.T) {
 	for agent, texts := range map[string][]string{
 		"claude": {"", "{}", "null", "[]", "REAL", `{"claudeAiOauth": null}`, `{"claudeAiOauth": []}`, `{"claudeAiOauth": {"accessToken": 5}}`, `{"claudeAiOauth": {"accessToken": ""}}`,
 			"\xef\xbb\xbf" + `{"claudeAiOauth": {"accessToken": "REAL", "other": "REAL", "subscriptionType": "max"}, "mcpOAuth": {"x": "REAL"}, "auth_mode": "x"}`, `{"claudeAiOauth": {"accessToken": "REAL", "expiresAt": "soon"}}`},
@@ -184,28 +256,29 @@ func TestStandInsHaveNoSecret(t *testing.T) {
 		for _, text := range texts {
 			p := newPerson(t)
 			p.put(agent, text)
-			in, ok := p.StandIn(agent)
+			in, err := p.Placeholder(agent)
+			ok := err == nil
 			got, also := p.Token(agent)
 			if ok != also || ok != strings.Contains(text, `"REAL`) || also && !strings.HasPrefix(got, "REAL") {
-				t.Errorf("%s: stands in %v, a login %v: %q", text, ok, also, got)
+				t.Errorf("%s: a placeholder %v, a login %v: %q", text, ok, also, got)
 			}
-			if strings.Contains(string(in.Content), "REAL") || ok && (!strings.Contains(string(in.Content), in.Token) || !agentlogins.IsStandIn(in.Content) || in.File != agentlogins.File(agent)) {
+			if strings.Contains(string(in.Content), "REAL") || ok && (!strings.Contains(string(in.Content), in.Token) || !agentlogins.IsPlaceholder(agent, in.Content) || in.File != agentlogins.File(agent)) {
 				t.Errorf("%s: %+v %s", text, in, in.Content)
 			}
 			if in.Key != (agent == "codex" && strings.Contains(text, "OPENAI_API_KEY")) {
 				t.Errorf("%s: key %v", text, in.Key)
 			}
 		}
-		if _, ok := newPerson(t).StandIn(agent); ok {
+		if _, err := newPerson(t).Placeholder(agent); !errors.Is(err, fault.NotFound) {
 			t.Errorf("%s: without a file, there is a login", agent)
 		}
 	}
 	p := newPerson(t)
 	p.logIn("codex", began.Add(time.Hour))
-	if in, ok := p.StandIn("codex"); !ok || !strings.Contains(string(in.Content), `"acc"`) || strings.Contains(string(in.Content), "REAL") || !strings.Contains(string(in.Content), `"last_refresh": "2100-`) {
-		t.Errorf("%v %s", ok, in.Content)
+	if in, err := p.Placeholder("codex"); err != nil || !strings.Contains(string(in.Content), `"acc"`) || strings.Contains(string(in.Content), "REAL") || !strings.Contains(string(in.Content), `"last_refresh": "2100-`) {
+		t.Errorf("%v %s", err, in.Content)
 	}
-	if _, ok := p.StandIn("nobody"); ok || agentlogins.IsStandIn([]byte("{}")) {
+	if _, err := p.Placeholder("nobody"); !errors.Is(err, fault.NotFound) || agentlogins.IsPlaceholder("codex", []byte("{}")) {
 		t.Error("an unknown agent has a login")
 	}
 }

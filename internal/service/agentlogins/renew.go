@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -18,47 +22,76 @@ const (
 	renewTime   = 30 * time.Second
 	renewAgain  = time.Minute // after a renewal that failed
 	usualTime   = time.Hour   // of a token whose issuer does not say when it ends
-	maxAnswer   = 1 << 20     // bytes
+	maxSeconds  = 1 << 30     // of a token, about 34 years
+	maxAnswer   = 1 << 20     // of the token endpoint, in bytes
 )
 
-var errRenewing = errors.New("the login is renewed just now")
+var (
+	errRenewing = errors.New("another request is renewing the login")
+	errFailed   = errors.New("the renewal failed a moment ago")
+)
 
 // renew renews a login and saves it in its file, as the agent does. Of several processes that want it at the same time, one does,
-// and the others get its result. Without wait, it is an error if another goroutine is at it.
+// and the others get its result. Without wait, it returns errRenewing while a renewal is running.
 func (l *Logins) renew(agent string, wait bool) (login, error) {
+	lock := wholefile.Lock // other processes of Remit
 	if wait {
 		l.mu.Lock()
-	} else if !l.mu.TryLock() {
+	} else if lock = wholefile.TryLock; !l.mu.TryLock() {
 		return login{}, errRenewing
 	}
 	defer l.mu.Unlock()
 	if l.now().Before(l.failed[agent].Add(renewAgain)) {
-		return login{}, fault.New(fault.NotFound, "the renewal failed a moment ago")
+		return login{}, errFailed
 	}
-	unlock, err := wholefile.Lock(l.lock) // other processes of Remit
+	unlock, err := lock(filepath.Join(l.dir, "login-"+agent+".lock"))
 	if err != nil {
 		return login{}, err
+	}
+	if unlock == nil {
+		return login{}, errRenewing
 	}
 	defer unlock()
 	in, err := l.read(agent) // anew: another process may have renewed it, or the agent itself
 	if err != nil || !l.isShort(in, renewBefore) {
 		return in, err
 	}
-	if err := in.write(); err != nil { // a renewed login that cannot be saved would be lost
+	if in, err = l.renewed(agent, in); err != nil {
+		l.failed[agent] = l.now()
+	}
+	return in, err
+}
+
+// renewed asks for a new login in place of an old one, and saves it.
+func (l *Logins) renewed(agent string, old login) (login, error) {
+	if err := writable(filepath.Dir(old.path)); err != nil { // a renewed login that cannot be saved would be lost
 		return login{}, err
 	}
-	fresh, err := l.ask(in)
-	if err == nil {
-		err = in.save(fresh, l.now())
+	fresh, err := l.ask(old)
+	in, rerr := l.read(agent) // anew: the agent writes other things to the file, too
+	switch {
+	case errors.Is(rerr, fault.NotFound): // the person has logged out
+		return login{}, rerr
+	case rerr != nil && err != nil:
+		return login{}, err
+	case rerr != nil:
+		in = old
+	case in.token() != old.token() && !l.isShort(in, 0):
+		return in, nil // the agent was faster, and a token for renewal counts once
+	case err != nil:
+		return login{}, err
 	}
-	if err == nil {
-		return in, nil
+	return in, in.save(fresh, l.now())
+}
+
+// writable reports why a file cannot be made in a folder.
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".remit-*.tmp")
+	if err != nil {
+		return err
 	}
-	if again, rerr := l.read(agent); rerr == nil && !l.isShort(again, 0) && again.token() != in.token() {
-		return again, nil // the agent was faster, and a token for renewal counts once
-	}
-	l.failed[agent] = l.now()
-	return login{}, err
+	_, err = f.Write(make([]byte, 64<<10)) // more than a login has, in case the disk is full
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // answer is that of a token endpoint (RFC 6749, section 5.1).
@@ -66,13 +99,23 @@ type answer struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
 	ID      string `json:"id_token"`
-	Seconds int64  `json:"expires_in"`
+
+	ExpiresIn json.RawMessage `json:"expires_in"` // seconds, as a number or a text
+}
+
+// lasts is the time of the new token.
+func (a answer) lasts() time.Duration {
+	n, err := strconv.ParseFloat(strings.Trim(string(a.ExpiresIn), `"`), 64)
+	if err != nil || n < 1 || n > maxSeconds {
+		return usualTime
+	}
+	return time.Duration(n) * time.Second
 }
 
 func (l *Logins) ask(in login) (answer, error) {
 	refresh := text(in.tokens[in.refresh])
 	if refresh == "" {
-		return answer{}, fault.New(fault.NotFound, "the login cannot be renewed")
+		return answer{}, errors.New("the login cannot be renewed")
 	}
 	body, err := json.Marshal(map[string]string{"grant_type": "refresh_token", "refresh_token": refresh, "client_id": in.client})
 	if err != nil {
@@ -89,7 +132,7 @@ func (l *Logins) ask(in login) (answer, error) {
 		return out, err
 	}
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(b, &out) != nil || out.Access == "" {
-		return out, fmt.Errorf("the answer has status %d, and no token", resp.StatusCode)
+		return out, fmt.Errorf("the token endpoint answered with status %d and no access token", resp.StatusCode)
 	}
 	return out, nil
 }
@@ -100,13 +143,10 @@ func (in *login) save(fresh answer, now time.Time) error {
 	if fresh.Refresh != "" {
 		set(in.tokens, in.refresh, fresh.Refresh)
 	}
-	if _, had := in.tokens["id_token"]; had && fresh.ID != "" {
-		set(in.tokens, "id_token", fresh.ID)
+	if in.id != "" && fresh.ID != "" {
+		set(in.tokens, in.id, fresh.ID)
 	}
-	if fresh.Seconds <= 0 {
-		fresh.Seconds = int64(usualTime / time.Second)
-	}
-	in.until(in.tokens, in.all, now, now.Add(time.Duration(fresh.Seconds)*time.Second))
+	in.until(in.tokens, in.all, now, now.Add(fresh.lasts()))
 	set(in.all, in.within, in.tokens)
 	return in.write()
 }

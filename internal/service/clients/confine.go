@@ -3,7 +3,6 @@ package clients
 import (
 	"errors"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,19 +10,21 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
+	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/service/agentlogins"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Confined is an agent that is ready to run as a whole in the sandbox.
 type Confined struct {
-	Agent  profile.Agent
-	Policy *policy.Policy    // the ready policy, for this person and machine
-	Home   string            // its own home folder, free of links; it keeps the agent's state
-	Env    map[string]string // the person's variables that it gets; for keys, what stands for them
-	Inside []string          // names of variables with keys that it gets itself
+	Agent   profile.Agent
+	Policy  *policy.Policy    // the ready policy, for this person and machine
+	Home    string            // its own home folder, free of links; it keeps the agent's state
+	Env     map[string]string // variables for the agent; keys are placeholders
+	Exposed []string          // keys and logins that the sandbox holds, by name
 }
 
 // Confine prepares an agent: it makes the agent's own home, with links to the person's settings and a
@@ -46,8 +47,11 @@ func (s *Clients) Confine(name, program, workspace string, ready bool) (Confined
 			add.Hosts = append(add.Hosts, host)
 		}
 	}
-	keys := s.keys(&out, ready)
-	add.Keys, add.Known, out.Inside = keys.entries(), keys.known(), keys.inside
+	keys, err := s.planKeys(&out, ready)
+	if err != nil {
+		return out, err
+	}
+	add.Keys, add.Known, out.Exposed = keys.entries, keys.login.File != "" || len(keys.entries) > 0 && agentlogins.File(name) == "", keys.exposed
 	s.findProgram(&add, program, workspace)
 	if s.Exe != "" { // the hooks of the agent start it
 		add.Read = append(add.Read, home.RealPath(s.Exe))
@@ -64,11 +68,11 @@ func (s *Clients) Confine(name, program, workspace string, ready bool) (Confined
 
 // originOf is a URL's scheme, host and port, as an entry of a policy; "": it has none.
 func originOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+	t, err := target.Parse("", text)
+	if err != nil || t.Host == "" || t.Scheme != "https" && t.Scheme != "http" {
 		return ""
 	}
-	return u.Scheme + "://" + u.Host
+	return t.Scheme + "://" + t.HostPort()
 }
 
 // findProgram adds the files that the agent's program needs outside the system's folders. Its own
@@ -122,7 +126,7 @@ func installation(program string) []string {
 
 // furnish makes the agent's own home and the links in it. What the agent put in the place of a
 // link to settings is replaced; a login that it made itself stays.
-func (s *Clients) furnish(c Confined, keys outside) error {
+func (s *Clients) furnish(c Confined, keys keyPlan) error {
 	fail := func(err error) error {
 		return fault.Wrap(fault.Usage, err, "the home of the confined agent, %s, cannot be used: %v", c.Home, wholefile.Cause(err))
 	}

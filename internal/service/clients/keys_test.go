@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/service/clients"
 )
 
 const claudesLogin = `{"claudeAiOauth": {"accessToken": "REAL-access", "refreshToken": "REAL-refresh", "expiresAt": 32503680000000}}`
@@ -63,7 +64,7 @@ func TestKeysStayOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			for v, text := range c.Env {
-				if strings.Contains(text, "REAL") && v != "GEMINI_API_KEY" {
+				if strings.Contains(text, "REAL") && !(name == "aider" && v == "GEMINI_API_KEY") {
 					t.Errorf("%s, set %b: %s=%s", name, set, v, text)
 				}
 			}
@@ -76,32 +77,45 @@ func TestKeysStayOutside(t *testing.T) {
 			if strings.Contains(string(c.Policy.Source()), "REAL") {
 				t.Errorf("%s, set %b: the policy has a key", name, set)
 			}
-			given := 0
-			for _, k := range a.Keys {
+			for i, k := range a.Keys {
+				has := 0
 				for _, s := range d.secretsAt(c.Policy, tool.Target{Method: "POST", Scheme: "https", Host: k.Host, Port: 443, Path: "/v1/x"}) {
-					if s.InsteadOf == "" || want == 0 {
+					mine := s.Env == k.Variable && s.Login == k.Login && !s.None
+					switch {
+					case !s.None && s.InsteadOf == "", want == 0, s.None && strings.EqualFold(s.Header, k.Header) && set&(1<<i) != 0:
 						t.Errorf("%s, set %b: %+v", name, set, s)
+					case mine && k.Login != "" && !d.agentHas(c, s.InsteadOf), mine && k.Login == "" && c.Env[k.Variable] != s.InsteadOf:
+						t.Errorf("%s, set %b: the agent has not the placeholder of %+v", name, set, s)
+					case mine:
+						has++
 					}
-					if s.Env == k.Variable && s.Login == k.Login && c.Env[k.Variable] == s.InsteadOf {
-						given++
-					}
+				}
+				if wants := set >> i & 1; has != wants {
+					t.Errorf("%s, set %b: %d entries for %s%s\n%s", name, set, has, k.Variable, k.Login, c.Policy.Source())
 				}
 				if got := d.secretsAt(c.Policy, tool.Target{Method: "POST", Scheme: "https", Host: k.Host + ".example", Port: 443, Path: "/v1/x"}); len(got) > 0 {
 					t.Errorf("%s: %+v for another host", name, got)
 				}
 			}
-			if len(vars) > 0 && given == 0 {
-				t.Errorf("%s, set %b: no key is used: %v\n%s", name, set, c.Env, c.Policy.Source())
-			}
 		}
 	}
+}
+
+// agentHas reports whether a file in the agent's home has a text.
+func (d *desk) agentHas(c clients.Confined, text string) (found bool) {
+	_ = filepath.WalkDir(c.Home, func(p string, _ os.DirEntry, _ error) error {
+		b, err := os.ReadFile(p)
+		found = found || err == nil && strings.Contains(string(b), text)
+		return nil
+	})
+	return found
 }
 
 // Keys go to the host that a variable names, if nobody on the way can read them; else the agent has its key itself, as it would
 // without Remit.
 func TestKeysGoToTheNamedHost(t *testing.T) {
 	for url, hidden := range map[string]bool{
-		"https://gateway.example/v1": true, "http://127.0.0.1:4000": true, "http://localhost:4000/": true, "http://[::1]:4000": true,
+		"https://gateway.example/v1": true, "https://api.anthropic.com:443": true, "https://API.anthropic.com/": true, "http://127.0.0.1:4000": true, "http://localhost:4000/": true, "http://[::1]:4000": true,
 		"http://gateway.example": false, "http://10.0.0.5:4000": false,
 	} {
 		d := newDesk(t)
@@ -111,12 +125,12 @@ func TestKeysGoToTheNamedHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Env["ANTHROPIC_API_KEY"]; (got == "REAL-key") == hidden || (len(c.Inside) == 0) != hidden {
-			t.Errorf("%s: the agent has %s, inside %v", url, got, c.Inside)
+		if got := c.Env["ANTHROPIC_API_KEY"]; (got == "REAL-key") == hidden || (len(c.Exposed) == 0) != hidden {
+			t.Errorf("%s: the agent has %s, inside %v", url, got, c.Exposed)
 		}
 		for _, s := range d.secretsAt(c.Policy, tool.Target{Method: "POST", Scheme: "https", Host: "api.anthropic.com", Port: 443, Path: "/v1/x"}) {
-			if s.InsteadOf == c.Env["ANTHROPIC_API_KEY"] {
-				t.Errorf("%s: the key of another host goes to api.anthropic.com", url)
+			if !s.None && !strings.Contains(strings.ToLower(url), "api.anthropic.com") {
+				t.Errorf("%s: the key of another host goes to api.anthropic.com: %+v", url, s)
 			}
 		}
 	}
@@ -153,7 +167,7 @@ func TestALoginOfTheAgentsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := content(); got != "" {
-		t.Errorf("what stands for a login is left: %s", got)
+		t.Errorf("a placeholder is left: %s", got)
 	}
 	if err := os.Symlink(login, own); err != nil { // as older versions made it
 		t.Fatal(err)
@@ -175,8 +189,33 @@ func TestUnderAnotherPolicyKeysAreInside(t *testing.T) {
 			t.Fatal(err)
 		}
 		to, _ := os.Readlink(filepath.Join(c.Home, ".claude/.credentials.json"))
-		if (to == login) == ready || (c.Env["ANTHROPIC_API_KEY"] == "REAL-key") == ready || (len(c.Inside) == 0) != ready {
-			t.Errorf("ready %v: %v, a link to %q, inside %v", ready, c.Env, to, c.Inside)
+		if (to == login) == ready || (c.Env["ANTHROPIC_API_KEY"] == "REAL-key") == ready || (len(c.Exposed) == 0) != ready {
+			t.Errorf("ready %v: %v, a link to %q, inside %v", ready, c.Env, to, c.Exposed)
 		}
+	}
+}
+
+// Keys in the agent's own settings go on working: requests with them are not refused.
+func TestKeysInSettings(t *testing.T) {
+	for text, own := range map[string]bool{`{"env": {"ANTHROPIC_API_KEY": "sk-x"}}`: true, `{"apiKeyHelper": "pass show key"}`: true, `{"model": "opus"}`: false} {
+		d := newDesk(t)
+		d.put(filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), claudesLogin, 0o600)
+		d.put(filepath.Join(d.Home.UserHome, ".claude/settings.json"), text, 0o600)
+		c, err := d.Confine("claude", "claude", d.project, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(c.Policy.Source()), "none: true"); got == own {
+			t.Errorf("%s: other keys are refused: %v", text, got)
+		}
+	}
+}
+
+// A file of the login that is damaged, or cannot be read, ends the start: the person would take the agent for logged out.
+func TestADamagedLogin(t *testing.T) {
+	d := newDesk(t)
+	d.put(filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), "{", 0o600)
+	if _, err := d.Confine("claude", "claude", d.project, true); err == nil || !strings.Contains(err.Error(), ".credentials.json") {
+		t.Errorf("%v", err)
 	}
 }

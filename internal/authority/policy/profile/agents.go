@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -22,33 +23,39 @@ type Agent struct {
 	// Variables are those of the person that the agent gets. URLs are those of them that name a
 	// host of its model, which the policy then allows.
 	Variables, URLs []string
-	// Keys are the logins at its models: variables, and files of which Remit knows the format. The agent gets texts that stand
-	// for them. Of those for one header, the first that the person has counts.
+	// Keys are its keys and logins at the hosts of models. The agent gets placeholders for them.
 	Keys []Key
-	// Signs are hosts that only sign a person in.
-	Signs []string
+	// LoginHosts are hosts that an agent with a login does not need.
+	LoginHosts []string
+	// Mints are URLs at which a login gets a key that would then be in the sandbox.
+	Mints []string
 }
 
 // Key is a login that requests of an agent need.
 type Key struct {
-	Variable string // the variable with the key, or
-	Login    string // the agent whose login Remit reads: see package agentlogins
-	Header   string
-	Prefix   string   // written before the key
-	StandIn  string   // of a variable: what the agent gets in its place
-	Host     string   // the host of the model, or of the one that a variable of URLs names
-	URLs     []string // the variables of URLs that name another host
+	Variable    string // the variable with the key, or
+	Login       string // the agent whose login Remit reads: see package agentlogins
+	Header      string
+	Prefix      string   // written before the key
+	Placeholder string   // of a variable
+	Host        string   // the host of the model, or of the one that a variable of URLs names
+	URLs        []string // the variables of URLs that name another host
+}
+
+// placeholder is a text in the form of a key, by which each variable can be told.
+func placeholder(prefix, variable string) string {
+	return prefix + strings.ReplaceAll(strings.ToLower(variable), "_", "-") + "-kept-outside"
 }
 
 // keyOf is the usual form: a variable with a key for the header Authorization.
 func keyOf(variable, host string, urls ...string) Key {
-	return Key{Variable: variable, Header: "Authorization", Prefix: "Bearer ", StandIn: "sk-kept-outside-by-remit", Host: host, URLs: urls}
+	return Key{Variable: variable, Header: "Authorization", Prefix: "Bearer ", Placeholder: placeholder("sk-", variable), Host: host, URLs: urls}
 }
 
 // Keys of several agents.
 var (
-	anthropicKey  = Key{Variable: "ANTHROPIC_API_KEY", Header: "x-api-key", StandIn: "sk-ant-api03-kept-outside-by-remit", Host: "api.anthropic.com", URLs: []string{"ANTHROPIC_BASE_URL"}}
-	geminiKey     = Key{Variable: "GEMINI_API_KEY", Header: "x-goog-api-key", StandIn: "kept-outside-by-remit", Host: "generativelanguage.googleapis.com", URLs: []string{"GOOGLE_GEMINI_BASE_URL"}}
+	anthropicKey  = Key{Variable: "ANTHROPIC_API_KEY", Header: "x-api-key", Placeholder: placeholder("sk-ant-api03-", "ANTHROPIC_API_KEY"), Host: "api.anthropic.com", URLs: []string{"ANTHROPIC_BASE_URL"}}
+	geminiKey     = Key{Variable: "GEMINI_API_KEY", Header: "x-goog-api-key", Placeholder: placeholder("", "GEMINI_API_KEY"), Host: "generativelanguage.googleapis.com", URLs: []string{"GOOGLE_GEMINI_BASE_URL"}}
 	openAIKey     = keyOf("OPENAI_API_KEY", "api.openai.com", "OPENAI_BASE_URL", "OPENAI_API_BASE")
 	openRouterKey = keyOf("OPENROUTER_API_KEY", "openrouter.ai")
 )
@@ -59,7 +66,7 @@ const AgentHomes = "~/.local/share/remit/confined"
 // bearer is a variable of Claude Code.
 func bearer(variable string) Key {
 	k := keyOf(variable, anthropicKey.Host, anthropicKey.URLs...)
-	k.StandIn = "sk-ant-oat01-kept-outside-by-remit"
+	k.Placeholder = placeholder("sk-ant-oat01-", variable)
 	return k
 }
 
@@ -77,14 +84,15 @@ var agents = []Agent{
 			bearer("ANTHROPIC_AUTH_TOKEN"), bearer("CLAUDE_CODE_OAUTH_TOKEN"),
 			{Login: "claude", Header: "Authorization", Prefix: "Bearer ", Host: "api.anthropic.com", URLs: []string{"ANTHROPIC_BASE_URL"}},
 		},
-		Signs: []string{"console.anthropic.com", "platform.claude.com"},
+		Mints:      []string{"https://api.anthropic.com/api/oauth/claude_cli/create_api_key"},
+		LoginHosts: []string{"console.anthropic.com", "platform.claude.com"},
 	},
 	{
 		Profile: Profile{Name: "codex"}, Title: "Codex", Programs: []string{"codex"}, Folders: []string{".codex"},
-		Links: []string{".codex/config.toml", ".codex/hooks.json", ".codex/AGENTS.md", ".codex/prompts", ".codex/rules", ".codex/skills"},
-		URLs:  []string{"OPENAI_BASE_URL"},
-		Keys:  []Key{keyOf("CODEX_API_KEY", "api.openai.com", "OPENAI_BASE_URL"), openAIKey, {Login: "codex", Header: "Authorization", Prefix: "Bearer ", Host: "chatgpt.com"}},
-		Signs: []string{"auth.openai.com"},
+		Links:      []string{".codex/config.toml", ".codex/hooks.json", ".codex/AGENTS.md", ".codex/prompts", ".codex/rules", ".codex/skills"},
+		URLs:       []string{"OPENAI_BASE_URL"},
+		Keys:       []Key{keyOf("CODEX_API_KEY", "api.openai.com", "OPENAI_BASE_URL"), openAIKey, {Login: "codex", Header: "Authorization", Prefix: "Bearer ", Host: "chatgpt.com"}},
+		LoginHosts: []string{"auth.openai.com"},
 	},
 	{
 		Profile: Profile{Name: "gemini"}, Title: "Gemini CLI", Programs: []string{"gemini"}, Folders: []string{".gemini"},
@@ -93,7 +101,7 @@ var agents = []Agent{
 		},
 		Variables: []string{"GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_GENAI_USE_GCA", "GEMINI_CLI_TRUST_WORKSPACE"},
 		URLs:      []string{"GOOGLE_GEMINI_BASE_URL"},
-		Keys:      []Key{geminiKey, {Variable: "GOOGLE_API_KEY", Header: "x-goog-api-key", StandIn: geminiKey.StandIn, Host: geminiKey.Host, URLs: geminiKey.URLs}},
+		Keys:      []Key{geminiKey, {Variable: "GOOGLE_API_KEY", Header: "x-goog-api-key", Placeholder: placeholder("", "GOOGLE_API_KEY"), Host: geminiKey.Host, URLs: geminiKey.URLs}},
 	},
 	{
 		Profile: Profile{Name: "opencode"}, Title: "OpenCode", Programs: []string{"opencode"},
@@ -151,8 +159,14 @@ type Additions struct {
 	Read  []string // what its program reads besides the system: patterns
 	Path  []string // folders of programs
 	Hosts []string // network entries
-	Keys  []string // network entries with a secret, as YAML
-	Known bool     // the agent is logged in, so that it needs no host of Signs
+	Keys  []KeyEntry
+	Known bool // the agent is logged in, so that it needs no host of LoginHosts
+}
+
+// KeyEntry is a network entry with a secret.
+type KeyEntry struct {
+	URL    string
+	Secret policy.Secret
 }
 
 // With is the ready policy with additions.
@@ -171,11 +185,14 @@ func (a Agent) With(add Additions) string {
 	} {
 		src = strings.Replace(src, at.anchor, at.anchor+at.text, 1)
 	}
-	for _, entry := range add.Keys {
-		src = strings.Replace(src, "\nnetwork:\n  allow:\n", "\nnetwork:\n  allow:\n    - "+entry+"\n", 1)
+	for _, k := range add.Keys {
+		src = strings.Replace(src, "\nnetwork:\n  allow:\n", "\nnetwork:\n  allow:\n    - {url: "+quoted(k.URL)+", secret: "+k.Secret.String()+"}\n", 1)
+	}
+	if len(add.Keys) > 0 && len(a.Mints) > 0 {
+		src = strings.Replace(src, "\nnetwork:\n", "\nnetwork:\n  deny:\n"+list("    ", a.Mints), 1)
 	}
 	if add.Known {
-		for _, host := range a.Signs {
+		for _, host := range a.LoginHosts {
 			src = strings.Replace(src, "    - "+host+"\n", "", 1)
 		}
 	}

@@ -175,8 +175,6 @@ type decider struct {
 	list     []sandbox.Refusal
 	count    int
 	claims   map[string]bool
-	guesses  int                // see maxGuesses
-	left     map[string]bool    // folders that were linked worktrees
 	settings map[string]string  // of repositories, by their paths, as the command found them
 	late     func(tool.Refused) // is told of refusals after the call
 	uses     changes
@@ -188,7 +186,7 @@ type decider struct {
 
 func newDecider(p permit.Permit, prof sandbox.Profile, l *layers, ask permit.Asker) *decider {
 	chain, env := p.Chain(), p.Env()
-	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, left: map[string]bool{}, settings: map[string]string{},
+	return &decider{p: p, leads: repository.New(env.Home, env.Workspace), chain: chain, mounts: prof.Mounts, kept: p.Replaced(), again: slices.Concat(policy.PackageFolders(), policy.RepositoryFolders()), top: env.Workspace, deletes: chain.PartsDeleting(), at: l.At, ask: ask, given: map[string]bool{}, said: map[string]bool{}, claims: map[string]bool{}, settings: map[string]string{},
 		names: sync.OnceValue(func() *policy.LikeNames { return chain.NamesLike(sandbox.AnyName) })}
 }
 
@@ -225,9 +223,8 @@ func (d *decider) judge(r supervisor.Request) error {
 		return nil
 	}
 	d.claim(r)
-	d.leaveWorktree(r)
 	if err := d.may(tool.FileWrite, r.Path); err != nil && !d.isEmptied(tool.FileWrite, r, err) {
-		if err = d.ofWorktree(tool.FileWrite, r, d.ofRepository(r, err)); err != nil {
+		if err = d.ofRepository(r, err); err != nil {
 			if _, content := err.(supervisor.Instead); content && d.concerns(r.From) && d.may(tool.FileRead, r.From) != nil {
 				return d.may(tool.FileRead, r.From) // the new file could be read
 			}
@@ -235,7 +232,7 @@ func (d *decider) judge(r supervisor.Request) error {
 		}
 	}
 	if d.deletes && r.Act&supervisor.Remove != 0 {
-		if err := d.may(tool.FileDelete, r.Path); err != nil && !d.isEmptied(tool.FileDelete, r, err) && d.ofWorktree(tool.FileDelete, r, err) != nil {
+		if err := d.may(tool.FileDelete, r.Path); err != nil && !d.isEmptied(tool.FileDelete, r, err) {
 			return err
 		}
 	}
@@ -324,17 +321,11 @@ func (d *decider) concerns(p string) bool {
 	return over.Kind == sandbox.Bind && (over.Folder || over.Access == sandbox.WriteOnly) && !over.System && over.From == ""
 }
 
-// action is the question for the policy about a path.
-func (d *decider) action(kind tool.ActionKind, p string) tool.Action {
+func (d *decider) may(kind tool.ActionKind, p string) error {
 	a := tool.Action{Kind: kind, Path: p, Real: p}
 	if kind != tool.FileRead {
 		a.Lead = d.lead(p)
 	}
-	return a
-}
-
-func (d *decider) may(kind tool.ActionKind, p string) error {
-	a := d.action(kind, p)
 	decided := d.chain.DecideAction(a)
 	switch {
 	case decided.Effect == policy.Allow:
