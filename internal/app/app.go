@@ -196,12 +196,15 @@ func (a *App) Catalog() *catalog.Catalog { return a.catalog }
 // Layers says which parts of the confinement this machine has.
 func (a *App) Layers(ctx context.Context) []sandbox.Layer { return linux.Probe(ctx) }
 
-// Store opens the ledger, making it on first use, and closes now and then what
-// dead processes left open in it.
+// Store opens the ledger, making it on first use, and closes what dead processes
+// left open in it: in PostgreSQL, which is asked over the network, now and then.
 func (a *App) Store(ctx context.Context) (store.Backend, error) {
 	s, err := a.open(ctx, false)
 	if err != nil {
 		return nil, err
+	}
+	if a.Home.Database == "" {
+		return s, a.recovery.Now(ctx, s)
 	}
 	return s, a.recovery.Seldom(ctx, s)
 }

@@ -53,10 +53,11 @@ func (s *session) agentsInstallCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "install AGENT",
 		Short: "Install Remit's hook in another agent, and prove it",
-		Long: `AGENT is ` + strings.Join(clients.Names(), ", ") + `. Adds remit hook to the agent's
-settings. Everything else in the file stays as it is, also comments, and remit
-agents remove takes the added entries out. Then a canary runs the installed
-command line: a call must be denied and another one allowed.
+		Long: `AGENT is ` + strings.Join(clients.Names(), ", ") + `.
+Adds remit hook to the agent's settings. Everything else in the file stays as it
+is, also comments, and remit agents remove takes the added entries out. Then a
+canary runs the installed command line: a call must be denied and another one
+allowed.
 
 Shell commands of the agent run in the sandbox, where the agent can be told so
 (all but cursor); --confine=false only decides them.
