@@ -23,7 +23,7 @@ var clause = regexp.MustCompile(`(?i)\b(what|whoever|whatever|who|whom|those|tha
 // allowedClauses are the sentences with such a clause in the comments, the messages and the pages
 // of each top folder. The numbers may only fall.
 var allowedClauses = map[string][3]int{
-	"agents": {0, 1, 0}, "docs": {0, 0, 8}, "tools": {0, 3, 0},
+	"agents": {0, 1, 0}, "docs": {0, 0, 7}, "tools": {0, 3, 0},
 }
 
 // The end of a sentence, and in Markdown a piece of code and the beginning of a block.
