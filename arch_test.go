@@ -68,7 +68,7 @@ var mayImport = map[string]string{
 	"base/diff":            "github.com/rogpeppe/go-internal/diff",
 	"base/diff/difftest":   "base/diff pgregory.net/rapid",
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
-	"service/clients":      "service/agentlogins base/walk confine/repository authority/policy authority/policy/profile authority/policy/target github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
+	"service/clients":      "crypto/rand golang.org/x/sys service/agentlogins base/walk confine/repository authority/policy authority/policy/profile authority/policy/target github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/people":       "authority/policy base/canon base/clip base/fault base/pause base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/google/uuid github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
 	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants",
 	"doors/listen":         "net syscall base/fault base/wholefile",

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/grant"
@@ -170,7 +171,8 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 	// can cost this outcome, and its intent then counts as interrupted.
 	entries := append([]ledger.Entry{{Event: ev, Payload: pay}}, f.violationEntries(f.created.UnixMicro()+f.marks[3], o.Violations)...)
 	entries = append(entries, labels...)
-	if f.run.Single {
+	stops := slices.ContainsFunc(o.Violations, func(v Violation) bool { return v.Response >= policy.PauseGrant })
+	if f.run.Single && !stops { // the end of a grant is recorded after its reason
 		f.run.keep(entries)
 		return 0, nil
 	}

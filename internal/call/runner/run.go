@@ -391,7 +391,9 @@ func (r *Runner) Finish(ctx context.Context, run *Run, status tool.Status) error
 	if run.Mode == ledger.Live {
 		err = r.authority(run.Grant).Done(after, run)
 	}
-	_, rerr := r.append(after, run, ledger.Entry{Durable: !run.Volatile, Event: ledger.Event{
+	recorded, stopRecord := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer stopRecord()
+	_, rerr := r.append(recorded, run, ledger.Entry{Durable: !run.Volatile, Event: ledger.Event{
 		Kind: ledger.RunFinished, At: r.now().UnixMicro(), Run: run.Seq, Status: status, Total: uint32(n.Total),
 		Completed: uint32(n.Completed), Denied: uint32(n.Denied), Failed: uint32(n.Failed),
 	}})
@@ -405,6 +407,9 @@ func (r *Runner) append(ctx context.Context, run *Run, entries ...ledger.Entry) 
 	run.kept = nil
 	run.mu.Unlock()
 	first, err := r.Record.Append(ctx, append(kept, entries...)...)
+	if err != nil {
+		run.keep(kept[:len(kept):len(kept)]) // for the next events, if there are some
+	}
 	return first + ledger.Seq(len(kept)), err
 }
 

@@ -61,7 +61,9 @@ func (p *Proxy) webSocket(ctx context.Context, h *head, t tool.Target, fields []
 	switch {
 	case !slices.Equal(reads, sends):
 		return nil, deny(ruleSecret, "a WebSocket needs the same secrets for GET and POST")
-	case len(sends) > 0 && strings.Contains(strings.ToLower(strings.Join(h.values("Sec-WebSocket-Protocol"), ",")), "key"):
+	case len(sends) > 0 && slices.ContainsFunc([]string{"key", "token", "bearer", "auth"}, func(word string) bool {
+		return strings.Contains(strings.ToLower(strings.Join(h.values("Sec-WebSocket-Protocol"), ",")), word)
+	}):
 		return nil, deny(ruleSecret, "a key in Sec-WebSocket-Protocol is refused here: only your own logins are used at this host")
 	}
 	h.socketKey = key

@@ -30,14 +30,15 @@ type Logins struct {
 	http  *http.Client
 	now   func() time.Time
 
-	mu     sync.Mutex
-	failed map[string]time.Time // when a renewal failed, by agent
+	mu      sync.Mutex
+	failed  map[string]time.Time // when a renewal failed, by agent
+	unsaved map[string]login     // renewed logins that could not be written
 }
 
 // New gives the logins in a person's home folder. dir is $REMIT_HOME.
 func New(home, dir string) *Logins {
 	refused := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect would carry the login elsewhere
-	return &Logins{home: home, dir: dir, kinds: maps.Clone(kinds), http: &http.Client{Timeout: renewTime, CheckRedirect: refused}, now: time.Now, failed: map[string]time.Time{}}
+	return &Logins{home: home, dir: dir, kinds: maps.Clone(kinds), http: &http.Client{Timeout: renewTime, CheckRedirect: refused}, now: time.Now, failed: map[string]time.Time{}, unsaved: map[string]login{}}
 }
 
 // kind is the format of one agent's login.

@@ -301,3 +301,22 @@ func TestALoginBehindALink(t *testing.T) {
 		t.Errorf("%q, %v", to, err)
 	}
 }
+
+// A renewed login whose file cannot be replaced, as one that is mounted, is written in place; one that cannot be written at all is
+// used while this process runs.
+func TestALoginThatCannotBeSaved(t *testing.T) {
+	p := newPerson(t)
+	p.logIn("claude", began)
+	p.answer = func(w http.ResponseWriter, refresh string) {
+		if err := os.RemoveAll(p.file("claude")); err != nil { // a folder in its place can neither be read nor replaced
+			t.Error(err)
+		}
+		if err := os.MkdirAll(filepath.Join(p.file("claude"), "x"), 0o700); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, `{"access_token": "renewed", "refresh_token": "next"}`)
+	}
+	if got, ok := p.Token("claude"); !ok || got != "renewed" {
+		t.Errorf("%q, %v", got, ok)
+	}
+}

@@ -56,6 +56,12 @@ func (l *Logins) renew(agent string, wait bool) (login, error) {
 	if err != nil || !l.isShort(in, renewBefore) {
 		return in, err
 	}
+	if kept, ok := l.unsaved[agent]; ok {
+		if !l.isShort(kept, renewBefore) {
+			return kept, nil
+		}
+		in = kept
+	}
 	if in, err = l.renewed(agent, in); err != nil {
 		l.failed[agent] = l.now()
 	}
@@ -81,7 +87,12 @@ func (l *Logins) renewed(agent string, old login) (login, error) {
 	case err != nil:
 		return login{}, err
 	}
-	return in, in.save(fresh, l.now())
+	if err := in.save(fresh, l.now()); err != nil {
+		l.unsaved[agent] = in // else the login would be lost: the old one cannot be renewed again
+		return in, nil
+	}
+	delete(l.unsaved, agent)
+	return in, nil
 }
 
 // writable reports why a file cannot be made in a folder.
@@ -156,5 +167,8 @@ func (in *login) write() error {
 	if err != nil {
 		return err
 	}
-	return wholefile.Replace(in.path, b)
+	if err := wholefile.Replace(in.path, b); err == nil {
+		return nil
+	}
+	return os.WriteFile(in.path, b, 0o600) // a file that cannot be replaced, as one that is mounted, may be written
 }

@@ -142,7 +142,7 @@ func (s *Clients) furnish(c Confined, keys keyPlan) error {
 		return fail(err)
 	}
 	for _, name := range c.Agent.Links {
-		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		if err := folderIn(root, filepath.Dir(name)); err != nil {
 			return fail(err)
 		}
 		target := filepath.Join(s.Home.Env("").Home, name)

@@ -2,12 +2,16 @@ package clients
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
@@ -73,7 +77,12 @@ func (s *Clients) planKeys(c *Confined, ready bool) (plan keyPlan, err error) {
 			plan.exposed = append(plan.exposed, k.Variable)
 		}
 	}
-	if len(plan.entries) > 0 && !s.hasOwnKeys(*c, plan) {
+	if len(plan.entries) > 0 && !s.hasOwnKeys(*c) {
+		if plan.login.File == "" { // the hosts are open, for a login
+			for _, host := range c.Agent.LoginHosts {
+				places = append(places, originOf("https://"+host))
+			}
+		}
 		plan.refuseOthers(c.Agent, places)
 	}
 	return plan, nil
@@ -86,20 +95,26 @@ func hidesKeys(origin string) bool {
 	return err == nil && (t.Scheme == "https" || t.Host == "localhost" || aerr == nil && addr.IsLoopback())
 }
 
-// hasOwnKeys reports whether the agent may have keys that Remit does not know: in its settings, or of a login that it made itself.
-func (s *Clients) hasOwnKeys(c Confined, plan keyPlan) bool {
-	if plan.login.File == "" && agentlogins.File(c.Agent.Name) != "" {
-		b, err := wholefile.ReadRegular(filepath.Join(c.Home, agentlogins.File(c.Agent.Name)), maxSettingsFile)
-		if err == nil && !agentlogins.IsPlaceholder(c.Agent.Name, b) {
-			return true
-		}
-	}
+// hasOwnKeys reports whether the agent may have keys that Remit does not know: in the settings of the person, or in a login file
+// whose format it does not know. Files that the agent writes do not count.
+func (s *Clients) hasOwnKeys(c Confined) bool {
 	return slices.ContainsFunc(c.Agent.Links, func(name string) bool {
 		b, err := wholefile.ReadRegular(filepath.Join(s.Home.UserHome, name), maxSettingsFile)
-		isLogin := slices.Contains(logins, name) && err == nil
-		return isLogin || slices.ContainsFunc([]string{"apiKey", "api_key", "api-key", "API_KEY", "AUTH_TOKEN"}, func(word string) bool { return bytes.Contains(b, []byte(word)) })
+		if slices.Contains(logins, name) && err == nil {
+			return true
+		}
+		for line := range bytes.Lines(b) {
+			isName := bytes.Contains(line, []byte("env_key")) // of a variable
+			if !isName && slices.ContainsFunc(keyWords, func(word string) bool { return bytes.Contains(line, []byte(word)) }) {
+				return true
+			}
+		}
+		return false
 	})
 }
+
+// keyWords occur beside keys in the settings of agents.
+var keyWords = []string{"apiKey", "api_key", "api-key", "API_KEY", "AUTH_TOKEN", "bearer_token", "http_headers", "CUSTOM_HEADERS"}
 
 // maxSettingsFile bounds the settings of an agent that are searched for keys, in bytes.
 const maxSettingsFile = 1 << 20
@@ -124,22 +139,17 @@ func (p *keyPlan) refuseOthers(a profile.Agent, places []string) {
 }
 
 // putLogin makes the file with the placeholder of the person's login, or the link to the login. Without a login of the person's, a
-// login that the agent made itself stays.
+// login that the agent made itself stays. Whatever the agent put in their places holds nobody up.
 func (p *keyPlan) putLogin(root *os.Root, agent string) error {
 	file := agentlogins.File(agent)
 	if file == "" {
 		return nil
 	}
-	if err := root.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+	if err := folderIn(root, filepath.Dir(file)); err != nil {
 		return err
 	}
 	if st, err := root.Lstat(file); err == nil {
-		var content []byte
-		if st.Mode().IsRegular() && st.Size() <= maxSettingsFile {
-			if content, err = root.ReadFile(file); err != nil {
-				return err
-			}
-		}
+		content := contentIn(root, file)
 		if p.login.File != "" && bytes.Equal(content, p.login.Content) {
 			return nil // another start may use it
 		}
@@ -156,9 +166,48 @@ func (p *keyPlan) putLogin(root *os.Root, agent string) error {
 	case p.login.File == "":
 		return nil
 	}
-	next := file + ".new" // renamed at once: a running agent finds a whole file
-	if err := root.WriteFile(next, p.login.Content, 0o600); err != nil {
+	next := file + "." + rand.Text()
+	f, err := root.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
 		return err
 	}
-	return root.Rename(next, file)
+	_, err = f.Write(p.login.Content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(next, file) // a running agent finds a whole file
+	}
+	if err != nil {
+		_ = root.Remove(next) // the first error is told
+	}
+	return err
+}
+
+// folderIn makes a folder that the person can use, in place of anything else.
+func folderIn(root *os.Root, name string) error {
+	if st, err := root.Lstat(name); err == nil && !st.IsDir() {
+		if err := walk.RemoveIn(root, name); err != nil {
+			return err
+		}
+	} else if err == nil && st.Mode().Perm()&0o700 != 0o700 {
+		if err := root.Chmod(name, 0o700); err != nil {
+			return err
+		}
+	}
+	return root.MkdirAll(name, 0o700)
+}
+
+// contentIn reads a file that the agent may have put there; nil: it is too large, no file, or cannot be read.
+func contentIn(root *os.Root, name string) []byte {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > maxSettingsFile {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxSettingsFile))
+	if err != nil {
+		return nil
+	}
+	return b
 }

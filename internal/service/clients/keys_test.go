@@ -1,14 +1,18 @@
 package clients_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/service/clients"
 )
 
@@ -104,7 +108,7 @@ func TestKeysStayOutside(t *testing.T) {
 // agentHas reports whether a file in the agent's home has a text.
 func (d *desk) agentHas(c clients.Confined, text string) (found bool) {
 	_ = filepath.WalkDir(c.Home, func(p string, _ os.DirEntry, _ error) error {
-		b, err := os.ReadFile(p)
+		b, err := wholefile.ReadRegular(p, 1<<20)
 		found = found || err == nil && strings.Contains(string(b), text)
 		return nil
 	})
@@ -197,7 +201,7 @@ func TestUnderAnotherPolicyKeysAreInside(t *testing.T) {
 
 // Keys in the agent's own settings go on working: requests with them are not refused.
 func TestKeysInSettings(t *testing.T) {
-	for text, own := range map[string]bool{`{"env": {"ANTHROPIC_API_KEY": "sk-x"}}`: true, `{"apiKeyHelper": "pass show key"}`: true, `{"model": "opus"}`: false} {
+	for text, own := range map[string]bool{`{"env": {"ANTHROPIC_API_KEY": "sk-x"}}`: true, `{"apiKeyHelper": "pass show key"}`: true, `{"model": "opus"}`: false, `env_key = "OPENAI_API_KEY"`: false} {
 		d := newDesk(t)
 		d.put(filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), claudesLogin, 0o600)
 		d.put(filepath.Join(d.Home.UserHome, ".claude/settings.json"), text, 0o600)
@@ -217,5 +221,61 @@ func TestADamagedLogin(t *testing.T) {
 	d.put(filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), "{", 0o600)
 	if _, err := d.Confine("claude", "claude", d.project, true); err == nil || !strings.Contains(err.Error(), ".credentials.json") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Whatever the agent leaves in its home, the next start takes its time from nobody, writes nothing outside, and has the placeholder.
+func TestAHomeFullOfTraps(t *testing.T) {
+	victim := t.TempDir()
+	traps := map[string]func(at string) error{
+		"a FIFO":            func(at string) error { return unix.Mkfifo(at, 0o600) },
+		"a link":            func(at string) error { return os.Symlink(victim, at) },
+		"a link to nothing": func(at string) error { return os.Symlink(filepath.Join(victim, "x"), at) },
+		"a folder":          func(at string) error { return os.MkdirAll(filepath.Join(at, "x"), 0o700) },
+		"a file":            func(at string) error { return os.WriteFile(at, []byte("x"), 0) },
+		"a large file": func(at string) error {
+			return errors.Join(os.WriteFile(at, nil, 0o600), os.Truncate(at, 1<<40))
+		},
+	}
+	for name, trap := range traps {
+		for _, at := range []string{".claude/.credentials.json", ".claude/.credentials.json.new", ".claude", ".claude/settings.json"} {
+			d := newDesk(t)
+			d.put(filepath.Join(d.Home.UserHome, ".claude/.credentials.json"), claudesLogin, 0o600)
+			d.put(filepath.Join(d.Home.UserHome, ".claude/settings.json"), "{}", 0o600)
+			own := filepath.Join(d.Home.Env("").State, "confined", "claude")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(own, at)), 0o700), trap(filepath.Join(own, at))); err != nil {
+				if strings.Contains(err.Error(), "file too large") {
+					continue
+				}
+				t.Fatal(err)
+			}
+			c, err := d.Confine("claude", "claude", d.project, true)
+			if err != nil || !d.agentHas(c, "login-of-claude-kept-outside") {
+				t.Errorf("%s at %s: %v", name, at, err)
+			}
+			if list, err := os.ReadDir(victim); err != nil || len(list) > 0 {
+				t.Errorf("%s at %s: outside there is %v, %v", name, at, list, err)
+			}
+		}
+	}
+}
+
+// A file that the agent writes does not open its hosts for the keys of others.
+func TestTheAgentCannotAllowOtherKeys(t *testing.T) {
+	d := newDesk(t)
+	d.Home.Lookup = func(name string) (string, bool) { return "REAL-key", name == "ANTHROPIC_API_KEY" }
+	d.put(filepath.Join(d.Home.Env("").State, "confined", "claude", ".claude/.credentials.json"), claudesLogin, 0o600)
+	c, err := d.Confine("claude", "claude", d.project, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"api.anthropic.com", "platform.claude.com", "console.anthropic.com"} {
+		refused := false
+		for _, s := range d.secretsAt(c.Policy, tool.Target{Method: "POST", Scheme: "https", Host: host, Port: 443, Path: "/v1/x"}) {
+			refused = refused || s.None && s.Header == "Authorization"
+		}
+		if !refused {
+			t.Errorf("%s takes other logins", host)
+		}
 	}
 }

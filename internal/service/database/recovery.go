@@ -29,7 +29,8 @@ type Recovery struct {
 // more than a call. After a failure the next caller tries again.
 func (r *Recovery) Seldom(ctx context.Context, s store.Backend) error {
 	now, last := time.Now().UnixNano(), r.last.Load()
-	if last != 0 && (now-last < int64(RecoverEvery) || !r.last.CompareAndSwap(last, now)) {
+	if last != 0 && (now >= last && now-last < int64(RecoverEvery) || // a clock that was set back counts as late
+		!r.last.CompareAndSwap(last, now)) {
 		return nil
 	}
 	err := r.Now(ctx, s)

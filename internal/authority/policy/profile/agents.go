@@ -63,6 +63,9 @@ var (
 // AgentHomes is the folder that the sources name as the parent of the agents' own homes.
 const AgentHomes = "~/.local/share/remit/confined"
 
+// mintsOfOpenRouter are the URLs of its OAuth flow for keys.
+var mintsOfOpenRouter = []string{"https://openrouter.ai/api/v1/auth/keys", "https://openrouter.ai/api/v1/auth/keys/**"}
+
 // bearer is a variable of Claude Code.
 func bearer(variable string) Key {
 	k := keyOf(variable, anthropicKey.Host, anthropicKey.URLs...)
@@ -112,6 +115,7 @@ var agents = []Agent{
 		Variables: []string{"OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE"},
 		URLs:      []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"},
 		Keys:      []Key{anthropicKey, openAIKey, geminiKey, openRouterKey},
+		Mints:     mintsOfOpenRouter,
 	},
 	{
 		Profile: Profile{Name: "aider"}, Title: "Aider", Programs: []string{"aider"},
@@ -119,6 +123,7 @@ var agents = []Agent{
 		Variables: []string{"GEMINI_API_KEY", "AIDER_MODEL", "AIDER_ANALYTICS_DISABLE", "AIDER_CHECK_UPDATE"},
 		URLs:      []string{"ANTHROPIC_BASE_URL", "OPENAI_API_BASE", "OPENAI_BASE_URL"},
 		Keys:      []Key{anthropicKey, openAIKey, openRouterKey, keyOf("DEEPSEEK_API_KEY", "api.deepseek.com")},
+		Mints:     mintsOfOpenRouter,
 	},
 }
 
