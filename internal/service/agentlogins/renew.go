@@ -87,11 +87,11 @@ func (l *Logins) renewed(agent string, old login) (login, error) {
 	case err != nil:
 		return login{}, err
 	}
-	if err := in.save(fresh, l.now()); err != nil {
+	if in.save(fresh, l.now()) == nil {
+		delete(l.unsaved, agent)
+	} else {
 		l.unsaved[agent] = in // else the login would be lost: the old one cannot be renewed again
-		return in, nil
 	}
-	delete(l.unsaved, agent)
 	return in, nil
 }
 
