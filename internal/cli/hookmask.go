@@ -65,3 +65,31 @@ func (h *hookDoor) after(ctx context.Context, a *app.App, q runs.ClientRequest, 
 	}
 	return m.Answer("")
 }
+
+// report records the agent's word on its call. A call that is not known was refused.
+func (h *hookDoor) report(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) error {
+	c, ctx, err := a.Runs.Client(ctx, q, false)
+	if err != nil {
+		return known(err)
+	}
+	_, err = c.Report(ctx, runs.ClientReport{ID: e.ID, Calls: clientCalls(e), Failed: e.Failed, Output: e.Output})
+	return err
+}
+
+// end records the end of the agent's session.
+func (h *hookDoor) end(ctx context.Context, a *app.App, q runs.ClientRequest) error {
+	c, ctx, err := a.Runs.Client(ctx, q, false)
+	a.EndSession(q.Session)
+	if err != nil {
+		return known(err)
+	}
+	return c.End(ctx)
+}
+
+// known drops the error that says that the session has no run.
+func known(err error) error {
+	if errors.Is(err, fault.RunUnknown) {
+		return nil
+	}
+	return err
+}

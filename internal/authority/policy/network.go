@@ -51,7 +51,7 @@ type Secret struct {
 	// with another value is refused, and one without the header gets none. "": each request gets it, and none may have the header.
 	InsteadOf string
 
-	None bool // there is no secret: requests with the header are refused
+	None bool // no secret: requests with the header are refused
 }
 
 // Logins are the names for Secret.Login.

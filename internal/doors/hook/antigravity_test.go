@@ -65,7 +65,7 @@ func TestAntigravityEvents(t *testing.T) {
 		e, err := hook.ParseNamed(agent, name, src)
 		if err != nil {
 			if _, ours := m["conversationId"]; ours && !strings.Contains(string(hook.Blocked(agent, name, src, false, "why")), `"deny"`) {
-				t.Fatalf("%s: the refusal of %s is no answer", agent, src)
+				t.Fatalf("%s: the refusal of %s is not in the agent's form", agent, src)
 			}
 			return
 		}

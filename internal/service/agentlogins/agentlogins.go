@@ -218,7 +218,7 @@ func IsPlaceholder(agent string, content []byte) bool {
 
 // text is a JSON string; "": it is not one.
 func text(v json.RawMessage) (s string) {
-	_ = json.Unmarshal(v, &s) // anything else is no text
+	_ = json.Unmarshal(v, &s) // other JSON leaves s empty
 	return s
 }
 
@@ -246,7 +246,7 @@ func tokenEnds(token string) time.Time {
 	return time.Unix(int64(claims.Exp), 0)
 }
 
-// unsigned is a JSON Web Token with the signature of a placeholder: an agent reads the claims, and nobody accepts it.
+// unsigned replaces the signature of a JSON Web Token by that of a placeholder. Agents read the claims; servers refuse the token.
 func unsigned(token, placeholder string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

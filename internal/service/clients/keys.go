@@ -88,7 +88,8 @@ func (s *Clients) planKeys(c *Confined, ready bool) (plan keyPlan, err error) {
 	return plan, nil
 }
 
-// hidesKeys reports whether the proxy sees requests to a place, and nobody on the way there sees a key.
+// hidesKeys reports whether the proxy can add a key to requests to an origin without showing it to the network: by TLS, or on this
+// machine.
 func hidesKeys(origin string) bool {
 	t, err := target.Parse("", origin)
 	addr, aerr := netip.ParseAddr(t.Host)
@@ -138,8 +139,8 @@ func (p *keyPlan) refuseOthers(a profile.Agent, places []string) {
 	}
 }
 
-// putLogin makes the file with the placeholder of the person's login, or the link to the login. Without a login of the person's, a
-// login that the agent made itself stays. Whatever the agent put in their places holds nobody up.
+// putLogin makes the file with the placeholder of the person's login, or the link to the login. It replaces FIFOs, links and folders
+// that the agent has put there. Without a login of the person's, the agent's own login stays.
 func (p *keyPlan) putLogin(root *os.Root, agent string) error {
 	file := agentlogins.File(agent)
 	if file == "" {

@@ -32,8 +32,8 @@ func (d *desk) secretsAt(p *policy.Policy, t tool.Target) []policy.Secret {
 	return list
 }
 
-// For each agent, with each set of its variables and logins: no key and no login is in what the agent gets, a request with what it
-// got gets the key, and none is sent elsewhere.
+// Each agent, with each set of its variables and logins, gets placeholders alone. A request with a placeholder gets the key of that
+// variable or login, and only at the key's own host.
 func TestKeysStayOutside(t *testing.T) {
 	for _, name := range profile.AgentNames() {
 		a, err := profile.FindAgent(name)
@@ -115,8 +115,7 @@ func (d *desk) agentHas(c clients.Confined, text string) (found bool) {
 	return found
 }
 
-// Keys go to the host that a variable names, if nobody on the way can read them; else the agent has its key itself, as it would
-// without Remit.
+// Keys go to the host in ANTHROPIC_BASE_URL, over TLS or on this machine. For other hosts the sandbox holds the key.
 func TestKeysGoToTheNamedHost(t *testing.T) {
 	for url, hidden := range map[string]bool{
 		"https://gateway.example/v1": true, "https://api.anthropic.com:443": true, "https://API.anthropic.com/": true, "http://127.0.0.1:4000": true, "http://localhost:4000/": true, "http://[::1]:4000": true,
@@ -224,7 +223,7 @@ func TestADamagedLogin(t *testing.T) {
 	}
 }
 
-// Whatever the agent leaves in its home, the next start takes its time from nobody, writes nothing outside, and has the placeholder.
+// FIFOs, links, folders and large files in the agent's home do not stop the next start: it writes the placeholder, and nothing outside.
 func TestAHomeFullOfTraps(t *testing.T) {
 	victim := t.TempDir()
 	traps := map[string]func(at string) error{
