@@ -117,7 +117,8 @@ func (l *Logins) read(agent string) (login, error) {
 	}
 	in := login{kind: k, path: path}
 	if err := json.Unmarshal(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")), &in.all); err != nil {
-		return login{}, fault.Wrap(fault.Usage, err, "the login %s is not JSON: %v", path, err)
+		return login{}, fault.Wrap(fault.Usage, err, "the login %s is not JSON: %v", path, err).
+			WithHint("log in again with %s outside of Remit, or remove the file", agent)
 	}
 	_ = json.Unmarshal(in.all[k.within], &in.tokens) // anything else has no tokens
 	if in.token() == "" {
