@@ -122,7 +122,8 @@ const lookEvery = 250 * time.Millisecond
 // nodes have the time of a lease to renew theirs.
 func (s *Store) awaitDead(ctx context.Context) error {
 	for {
-		if err := s.removeDead(ctx); err != nil || s.clock() > s.joined.Load()+int64(s.lease) || !s.steady() {
+		old := s.clock() > s.joined.Load()+int64(s.lease) // read first: a process that ages during the look looks again
+		if err := s.removeDead(ctx); err != nil || old || !s.steady() {
 			return err
 		}
 		over, err := s.endedLeases(ctx)

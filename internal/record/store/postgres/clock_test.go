@@ -269,6 +269,24 @@ func TestNobodyIsRemovedAfterAJumpDuringTheWait(t *testing.T) {
 	}
 }
 
+// TestNodesAreRemovedByAProcessThatAges: the lease of a process passes while it looks for dead nodes. It
+// looks again, and removes the node that has not renewed its lease.
+func TestNodesAreRemovedByAProcessThatAges(t *testing.T) { // not parallel: it looks for waiting statements
+	living, young, _ := nodesOf(t, time.Hour)
+	begin(living, nil)
+	c := connect(t, living.Home())
+	execute(t, server.Schema(t, living.Home()), "UPDATE members SET lease_until = clock_timestamp() - interval '1 second' WHERE id = '"+living.Owner().String()+"'")
+	must(c.Exec(t.Context(), "BEGIN; LOCK TABLE members"))
+	closed := make(chan int, 1)
+	go func() { closed <- must(young.Recover(t.Context())) }()
+	waitsForALock(t, "the process looks for leases that are over", "SELECT id FROM members")
+	young.Age()
+	must(c.Exec(t.Context(), "COMMIT"))
+	if n := <-closed; n != 1 {
+		t.Errorf("closed %d runs, want 1", n)
+	}
+}
+
 // TestTheClockIsMeasuredWithoutTheWait: the server's time is right after a wait for a connection.
 func TestTheClockIsMeasuredWithoutTheWait(t *testing.T) {
 	t.Parallel()
