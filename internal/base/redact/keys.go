@@ -35,12 +35,6 @@ const (
 // privateKey is the rule of private keys in PEM. It is the only one whose keys have several lines; see pemKey.
 const privateKey = "private-key"
 
-// ownRules are formats that the generated rules lack.
-var ownRules = []keyRule{
-	{privateKey, "", false, anyEnd, 0, pemHints, "", 0, nil},
-	{"atlassian-api-token", `ATATT3[A-Za-z0-9_\-=]{186}`, true, anyEnd, 3.5, []string{"atatt3"}, "", 0, nil},
-}
-
 // Limits of a key, in bytes.
 const (
 	maxKey   = 4 << 10 // of a pattern without a limit of its own
