@@ -76,7 +76,7 @@ func CheckCommand(ctx context.Context, p permit.Permit, v View, at func(string) 
 			var err error
 			a.Exe, a.Names, err = LookupIn(at, slices.Concat(path, a.Search), a.Argv[0], a.Dir)
 			switch {
-			case c.Shell && Absent(err):
+			case c.Shell && Unrunnable(err):
 				if err := p.Check(a); err != nil {
 					return err
 				}

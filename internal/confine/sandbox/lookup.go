@@ -70,8 +70,11 @@ func LookupIn(at func(string) string, path []string, argv0, dir string) (exe str
 	return "", nil, e.WithHint("install it there, or add its folder to the policy's commands.path")
 }
 
-// Absent reports whether an error of [Lookup] says that there is no such program.
-func Absent(err error) bool { return errors.Is(err, fault.NotFound) }
+// Unrunnable reports whether an error of [Lookup] says that the word means no program: there is no such file, or it is a folder
+// or not executable.
+func Unrunnable(err error) bool {
+	return errors.Is(err, fault.NotFound) || errors.Is(err, fault.ToolFailed)
+}
 
 func notRunnable(argv0 string, err error) error {
 	var coded *fault.Error

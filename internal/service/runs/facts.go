@@ -90,8 +90,8 @@ func (f Facts) program(env tool.Env, limits policy.Limits, a *tool.Action) error
 		return err
 	}
 	a.Exe, a.Names, err = sandbox.Lookup(img, slices.Concat(img.Limits(limits).Path, a.Search), a.Argv[0], a.Dir)
-	if sandbox.Absent(err) && !env.Foreign {
-		return nil // its name decides; the shell says that it is not there
+	if sandbox.Unrunnable(err) && !env.Foreign {
+		return nil // its name decides; the shell says that it cannot run
 	}
 	if err != nil && img == nil {
 		err = sandbox.TellWhere(err, env.Home, a.Argv[0])
