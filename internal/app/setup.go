@@ -109,7 +109,7 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 func (a *App) fillIn(ctx context.Context, q SetupRequest, out *Setup, managers []string) (err error) {
 	out.Source = out.Profile.Source
 	home := a.Home.Env("").Home
-	for _, f := range sandbox.ToolFolders(home) {
+	for _, f := range sandbox.ToolFolders(home, q.Workspace, a.Home.SearchPath()) {
 		own := f.Dir == q.Workspace || strings.HasPrefix(f.Dir, q.Workspace+"/")
 		if !own && out.add(profile.AddPrograms(out.Source, f.Dir, f.Root, home)) {
 			out.Tools = append(out.Tools, f)

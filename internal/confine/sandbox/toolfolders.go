@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // ToolFolder is a folder in which people usually have programs besides the trusted PATH.
@@ -18,19 +19,26 @@ type ToolFolder struct {
 	Root string // the folder that its programs need to read; "" if it is Dir alone
 }
 
-// toolFolders are where languages and their version managers keep programs. A * is the
-// newest version.
+// toolFolders are where languages and their version managers keep programs. A * is one version, see [chooser].
 var toolFolders = []struct {
 	pattern string
-	up      int // how many folders above, the programs read
+	up      int      // how many folders above, the programs read
+	project []string // files of a project that name its version
+	person  string   // the person's file that does, below the home folder
 }{
-	{"/usr/local/go/bin", 0}, {"~/go/bin", 0}, {"~/.local/bin", 0}, {"~/.cargo/bin", 0},
-	{"~/.rustup/toolchains/*/bin", 1}, {"~/.nvm/versions/node/*/bin", 1}, {"~/.pyenv/versions/*/bin", 1}, {"~/.rbenv/versions/*/bin", 1},
-	{"~/.asdf/installs/NAME/*/bin", 1}, {"~/.local/share/mise/installs/NAME/*/bin", 1},
+	{pattern: "/usr/local/go/bin"}, {pattern: "~/go/bin"}, {pattern: "~/.local/bin"}, {pattern: "~/.cargo/bin"},
+	{"~/.rustup/toolchains/*/bin", 1, []string{"rust-toolchain.toml", "rust-toolchain"}, ".rustup/settings.toml"},
+	{"~/.nvm/versions/node/*/bin", 1, []string{".nvmrc", ".node-version"}, ".nvm/alias/default"},
+	{"~/.pyenv/versions/*/bin", 1, []string{".python-version"}, ".pyenv/version"},
+	{"~/.rbenv/versions/*/bin", 1, []string{".ruby-version"}, ".rbenv/version"},
+	{"~/.local/share/fnm/node-versions/*/installation/bin", 2, []string{".nvmrc", ".node-version"}, ".local/share/fnm/aliases/default"},
+	{pattern: "~/.asdf/installs/NAME/*/bin", up: 1}, {pattern: "~/.local/share/mise/installs/NAME/*/bin", up: 1},
+	{pattern: "~/.sdkman/candidates/NAME/*/bin", up: 1},
 }
 
-// ToolFolders lists the usual tool folders that a person has.
-func ToolFolders(home string) []ToolFolder {
+// ToolFolders lists the usual tool folders that a person has, for a project. Of several versions it takes the one that the
+// project names, else the one on the person's PATH, else the one that the person has chosen, else the newest.
+func ToolFolders(home, project string, path []string) []ToolFolder {
 	var out []ToolFolder
 	for _, t := range toolFolders {
 		pattern := t.pattern
@@ -40,10 +48,22 @@ func ToolFolders(home string) []ToolFolder {
 			}
 			pattern = filepath.Join(home, rest)
 		}
-		for _, dir := range newest(pattern) {
+		c := chooser{path: path}
+		if project != "" {
+			for _, name := range t.project {
+				c.project = cmp.Or(c.project, version(filepath.Join(project, name)))
+			}
+		}
+		if home != "" && t.person != "" {
+			c.person = version(filepath.Join(home, t.person))
+		}
+		for _, dir := range c.folders(pattern) {
 			f := ToolFolder{Dir: dir}
-			if t.up > 0 {
-				f.Root = filepath.Dir(dir)
+			for root := dir; t.up > 0 && f.Root == ""; {
+				root = filepath.Dir(root)
+				if strings.Count(dir, "/")-strings.Count(root, "/") == t.up {
+					f.Root = root
+				}
 			}
 			out = append(out, f)
 		}
@@ -51,12 +71,18 @@ func ToolFolders(home string) []ToolFolder {
 	return out
 }
 
-// newest gives the folders of a pattern: of NAME all, of * the newest version.
-func newest(pattern string) []string {
+// chooser chooses one of several versions.
+type chooser struct {
+	project, person string   // the version that each names; ""
+	path            []string // the person's
+}
+
+// folders gives the folders of a pattern: of NAME all, of * one version.
+func (c chooser) folders(pattern string) []string {
 	if before, after, ok := strings.Cut(pattern, "/NAME/"); ok {
 		var out []string
 		for _, name := range folders(before) {
-			out = append(out, newest(filepath.Join(before, name, after))...)
+			out = append(out, c.folders(filepath.Join(before, name, after))...)
 		}
 		return out
 	}
@@ -68,13 +94,58 @@ func newest(pattern string) []string {
 		return []string{pattern}
 	}
 	versions := folders(before)
-	slices.SortFunc(versions, func(a, b string) int { return compareVersions(b, a) })
+	slices.SortFunc(versions, func(a, b string) int {
+		return cmp.Or(c.rank(filepath.Join(before, b, after), b)-c.rank(filepath.Join(before, a, after), a), compareVersions(b, a))
+	})
 	for _, v := range versions {
-		if dirs := newest(filepath.Join(before, v, after)); len(dirs) > 0 {
+		if dirs := c.folders(filepath.Join(before, v, after)); len(dirs) > 0 {
 			return dirs
 		}
 	}
 	return nil
+}
+
+// rank is higher for the version that is rather chosen.
+func (c chooser) rank(dir, v string) int {
+	switch {
+	case isVersion(c.project, v):
+		return 3
+	case slices.Contains(c.path, dir):
+		return 2
+	case isVersion(c.person, v):
+		return 1
+	}
+	return 0
+}
+
+// isVersion reports whether a name such as 20, v20.1 or stable means the version of a folder such as v20.1.0 or
+// stable-x86_64-unknown-linux-gnu.
+func isVersion(name, folder string) bool {
+	name, folder = strings.TrimPrefix(name, "v"), strings.TrimPrefix(folder, "v")
+	rest, ok := strings.CutPrefix(folder, name)
+	return ok && name != "" && (rest == "" || rest[0] == '.' || rest[0] == '-')
+}
+
+// version reads the version that a file names: its first word, or in TOML the value of channel or default_toolchain. "": it names
+// none.
+func version(file string) string {
+	b, err := wholefile.ReadRegular(file, 64<<10)
+	if err != nil {
+		return "" // there is none
+	}
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSpace(line)
+		key, value, ok := strings.Cut(line, "=")
+		switch key = strings.TrimSpace(key); {
+		case line == "" || line[0] == '#':
+		case ok && (key == "channel" || key == "default_toolchain"):
+			value, _, _ = strings.Cut(value, "#")
+			return strings.Trim(value, " \t\"'")
+		case !ok && line[0] != '[' && filepath.Ext(file) != ".toml":
+			return strings.Fields(line)[0]
+		}
+	}
+	return ""
 }
 
 // folders names the folders of one, links left out.
@@ -113,7 +184,7 @@ func TellWhere(err error, home, program string) error {
 	if !errors.As(err, &e) || e.Code != fault.NotFound || strings.Contains(program, "/") {
 		return err
 	}
-	for _, f := range ToolFolders(home) {
+	for _, f := range ToolFolders(home, "", nil) {
 		if _, _, err := Lookup(nil, []string{f.Dir}, program, "/"); err == nil {
 			hint := "it is in " + f.Dir + ": add that folder to the policy's commands.path"
 			if f.Root != "" {

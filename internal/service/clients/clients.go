@@ -429,10 +429,9 @@ type Found struct {
 
 // Found lists the agents of this machine: their programs on the PATH, or their folders.
 func (s *Clients) Found() []Found {
-	path, _ := s.Home.Lookup("PATH")
 	var out []Found
 	for _, a := range agents {
-		if at := s.where(a, filepath.SplitList(path)); at != "" {
+		if at := s.where(a, s.Home.SearchPath()); at != "" {
 			out = append(out, Found{a.name, a.title, at})
 		}
 	}
@@ -441,14 +440,13 @@ func (s *Clients) Found() []Found {
 
 // Unhooked lists the agents of this machine that have no hook, and can run in the sandbox as a whole.
 func (s *Clients) Unhooked() []Found {
-	path, _ := s.Home.Lookup("PATH")
 	var out []Found
 	for _, name := range profile.AgentNames() {
 		p, err := profile.FindAgent(name)
 		if err != nil || slices.Contains(Names(), name) {
 			continue
 		}
-		if at := s.where(agent{programs: p.Programs}, filepath.SplitList(path)); at != "" {
+		if at := s.where(agent{programs: p.Programs}, s.Home.SearchPath()); at != "" {
 			out = append(out, Found{name, p.Title, at})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/walk"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/agentlogins"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -52,6 +53,7 @@ func (s *Clients) Confine(name, program, workspace string, ready bool) (Confined
 		return out, err
 	}
 	add.Keys, add.Known, out.Exposed = keys.entries, keys.login.File != "" || len(keys.entries) > 0 && agentlogins.File(name) == "", keys.exposed
+	s.addTools(&add, workspace)
 	s.findProgram(&add, program, workspace)
 	if s.Exe != "" { // the hooks of the agent start it
 		add.Read = append(add.Read, home.RealPath(s.Exe))
@@ -75,6 +77,22 @@ func originOf(text string) string {
 	return t.Scheme + "://" + t.HostPort()
 }
 
+// addTools adds the person's programming languages, and the packages that they have downloaded.
+func (s *Clients) addTools(add *profile.Additions, workspace string) {
+	person := s.Home.Env("").Home
+	inside := func(p string) bool { return p == workspace || strings.HasPrefix(p, workspace+"/") }
+	for _, f := range sandbox.ToolFolders(person, workspace, s.Home.SearchPath()) {
+		if f.Root == "" || inside(f.Dir) { // the ready policy has those without a root
+			continue
+		}
+		add.Path = append(add.Path, f.Dir)
+		add.Read = append(add.Read, f.Root+"/**")
+	}
+	for _, c := range sandbox.PackageCaches(workspace, person, s.Home.Lookup) {
+		add.Read = append(add.Read, c.Dir+"/**")
+	}
+}
+
 // findProgram adds the files that the agent's program needs outside the system's folders. Its own
 // PATH tells a person where programs are; a folder of the workspace never counts.
 func (s *Clients) findProgram(add *profile.Additions, program, workspace string) {
@@ -86,8 +104,7 @@ func (s *Clients) findProgram(add *profile.Additions, program, workspace string)
 		add.Read = append(add.Read, installation(program)...)
 		return
 	}
-	dirs, _ := s.Home.Lookup("PATH")
-	for _, dir := range filepath.SplitList(dirs) {
+	for _, dir := range s.Home.SearchPath() {
 		at := filepath.Join(dir, program)
 		st, err := os.Stat(at)
 		if !filepath.IsAbs(dir) || inside(dir) || inside(home.RealPath(dir)) || err != nil || !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {

@@ -3,10 +3,12 @@ package clients_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/service/clients"
 )
@@ -33,6 +35,39 @@ func (d *desk) put(file, text string, mode os.FileMode) {
 	}
 	if err := os.WriteFile(file, []byte(text), mode); err != nil {
 		d.t.Fatal(err)
+	}
+}
+
+// TestAConfinedAgentHasThePersonsTools: the folders of version managers are on its PATH and can be read, each in one version. Those in
+// the project are not, since the agent could write them.
+func TestAConfinedAgentHasThePersonsTools(t *testing.T) {
+	d := newDesk(t)
+	home := d.Home.UserHome
+	for _, at := range []string{home, d.project} {
+		for _, dir := range []string{".rustup/toolchains/1.80.0-x/bin", ".rustup/toolchains/stable-x/bin", ".pyenv/versions/3.12.1/bin", ".nvm/versions/node/v20.1.0/bin"} {
+			d.put(filepath.Join(at, dir, "tool"), "", 0o755)
+		}
+	}
+	d.put(filepath.Join(home, ".rustup/settings.toml"), "default_toolchain = \"stable-x\"\n", 0o600)
+	for _, name := range profile.AgentNames() {
+		c, err := d.Confine(name, name, d.project, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Policy.Bind(d.Home.Env(d.project))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := policy.Chain{r}.Limits().Path
+		for dir, want := range map[string]bool{".rustup/toolchains/1.80.0-x": false, ".rustup/toolchains/stable-x": true, ".pyenv/versions/3.12.1": true, ".nvm/versions/node/v20.1.0": true} {
+			read, write := d.decide(c, filepath.Join(home, dir, "lib/x"))
+			if slices.Contains(path, filepath.Join(home, dir, "bin")) != want || (read == policy.Allow) != want || write == policy.Allow {
+				t.Errorf("%s: of %s, reading is %v and writing %v, with the path %q", name, dir, read, write, path)
+			}
+			if slices.Contains(path, filepath.Join(d.project, dir, "bin")) {
+				t.Errorf("%s: a folder of the project is on the path", name)
+			}
+		}
 	}
 }
 

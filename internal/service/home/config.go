@@ -49,6 +49,12 @@ func FromEnv(environ []string) (Config, error) {
 	return c, c.readSettings()
 }
 
+// SearchPath lists the folders of the person's PATH. Programs are looked up there only to find what a policy names.
+func (c Config) SearchPath() []string {
+	path, _ := c.Lookup("PATH")
+	return filepath.SplitList(path)
+}
+
 // variables reads NAME=value pairs; the last of a name counts.
 func variables(environ []string) map[string]string {
 	m := make(map[string]string, len(environ))
