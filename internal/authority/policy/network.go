@@ -65,6 +65,9 @@ func parseNetworkPattern(text string, e Effect) (pattern, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e == Ask {
+		rule.Asks()
+	}
 	return &networkPattern{text: text, rule: rule}, nil
 }
 

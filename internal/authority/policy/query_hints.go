@@ -40,6 +40,9 @@ func (c Chain) allowHint(t tool.Target, r *Rules) string {
 	if strings.Contains(t.Path, "*") {
 		return "" // it would be read as a pattern
 	}
+	if before, _, ok := strings.Cut(t.Path, target.EncodedSlash); ok {
+		t.Path = before[:strings.LastIndexByte(before, '/')] + "/**" // no entry spells an encoded slash
+	}
 	text := t.String()
 	if _, err := target.ParseRule(text, false); err != nil {
 		return ""

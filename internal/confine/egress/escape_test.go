@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -323,7 +324,7 @@ func TestSmugglingIsRefused(t *testing.T) {
 		"HTTP/2":                  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"an empty line first":     "\r\n" + head("Host: allowed.test"),
 		"TRACE":                   strings.Replace(head("Host: allowed.test"), "POST", "TRACE", 1),
-		"encoded slash":           strings.Replace(head("Host: allowed.test"), "/ok", "/a%2fb", 1),
+		"encoded slash":           strings.Replace(head("Host: allowed.test"), "/ok", "/a%2f..", 1),
 		"an expectation":          head("Host: allowed.test", "Expect: 200-ok"),
 		"a head without end":      head("Host: allowed.test", "X: "+strings.Repeat("x", 70<<10)),
 		"fields without end":      head("Host: allowed.test", strings.Repeat("X: y\r\n", 300)+"X: y"),
@@ -466,5 +467,27 @@ func TestRefusalsCannotCrowdOutOthers(t *testing.T) {
 	r := b.Connections()
 	if len(r) != 2 || r[0].Count != 200 || r[1].Count != 1 || b.Dropped() != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestOrdinaryRequestsPass: forms of requests that programs use, and that servers read in one way or that their entry allows in each.
+func TestOrdinaryRequestsPass(t *testing.T) {
+	const tunnel = "CONNECT allowed.test:80 HTTP/1.1\r\nHost: allowed.test:80\r\n$AUTH\r\n"
+	for name, c := range map[string]struct{ send, seen string }{
+		"an encoded slash":              {"GET http://allowed.test/@types%2fnode HTTP/1.1\r\nHost: allowed.test\r\nConnection: close\r\n$AUTH\r\n", `GET allowed.test/@types%2fnode ""`},
+		"an encoded slash, in a tunnel": {tunnel + "GET /a%2Fb/c HTTP/1.1\r\nHost: allowed.test\r\nConnection: close\r\n\r\n", `GET allowed.test/a%2Fb/c ""`},
+		"HTTP/1.0 without a Host":       {"GET http://allowed.test/ok HTTP/1.0\r\n$AUTH\r\n", `GET allowed.test/ok ""`},
+		"the same in a tunnel":          {tunnel + "GET /ok HTTP/1.0\r\n\r\n", `GET allowed.test/ok ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newCanary(t, false, nil)
+			b := serve(t, &world{servers: map[uint16]string{0: srv.at()}}, egress.Options{Permit: allowing(t, `{allow: ["http://allowed.test"]}`)})
+			if reply := b.raw(t, c.send); !strings.Contains(reply, "hello from allowed.test") {
+				t.Errorf("answered %q", reply)
+			}
+			if got := srv.requests(); !slices.Equal(got, []string{c.seen}) {
+				t.Errorf("the host saw %q", got)
+			}
+		})
 	}
 }

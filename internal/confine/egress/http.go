@@ -175,10 +175,7 @@ func inside(h *head, scheme string, to tool.Target) (*url.URL, tool.Target, erro
 	if h.uri == "" || h.uri[0] != '/' {
 		return nil, tool.Target{}, malformed("the request's target is not a path")
 	}
-	if h.hosts != 1 {
-		return nil, tool.Target{}, malformed("the request has no Host")
-	}
-	if t, err := target.Parse("", scheme+"://"+h.host); err == nil && t.Port == to.Port && isLoopback(t.Host) && isLoopback(to.Host) && !strings.ContainsAny(h.host, "/?#") {
+	if t, err := target.Parse("", scheme+"://"+h.host); h.hosts == 1 && err == nil && t.Port == to.Port && isLoopback(t.Host) && isLoopback(to.Host) && !strings.ContainsAny(h.host, "/?#") {
 		h.host = to.HostPort() // names of one interface; a connection shows only the address
 	}
 	return canonical(h, scheme+"://"+to.HostPort()+h.uri)

@@ -50,7 +50,7 @@ func TestRedirectsAreDecidedAnew(t *testing.T) {
 		"not allowed method":  "http://post.test/",
 		"trailing look-alike": "http://b.test.evil.test/",
 		"white space":         "http://b.test\t/",
-		"encoded slash":       "/x%2fy",
+		"encoded slash":       "/x%2f../y",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, w := site(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -128,6 +128,10 @@ func (b *builder) targetText(t *seenTarget) (string, bool) {
 	plain, starred := make([]string, len(segs)), make([]string, len(segs))
 	never := false // the path must not be written as it is
 	for i, seg := range segs {
+		if strings.Contains(seg, target.EncodedSlash) { // no entry spells it
+			plain, starred, never = append(plain[:i], "**"), append(starred[:i], "**"), true
+			break
+		}
 		plain[i] = escapeSegment(seg)
 		starred[i] = plain[i]
 		if _, _, ok := b.looks.volatile(seg); ok || strings.Contains(seg, "*") {

@@ -9,11 +9,13 @@ import (
 )
 
 // Match reports whether the rule matches the target, judged by the request
-// alone. It allocates nothing. Allow and ask match exactly: a rule that names a
+// alone. It allocates nothing,
+// unless the path has an encoded slash. Allow and ask match exactly: a rule that names a
 // part does not cover a target that leaves the part open (the method and path
 // inside a tcp connection). Deny matches broadly: an open part counts as
 // the worst, letter case, repeated and final slashes and ";parameters" in paths
-// make no difference, and a tcp target may carry any scheme.
+// make no difference, and a tcp target may carry any scheme. Of a path with an
+// encoded slash, an allow rule has to match both readings, and an ask or deny rule one.
 func (r *Rule) Match(t tool.Target) bool {
 	return r.matchRest(t) && r.matchHost(t.Host)
 }
@@ -139,7 +141,12 @@ func (r *Rule) matchRest(t tool.Target) bool {
 	case r.kind == hostAgent || t.Scheme == agentScheme:
 		return r.path == t.Path
 	}
-	return matchPath(r.path, t.Path, r.deny)
+	is := matchPath(r.path, t.Path, r.deny)
+	if !strings.Contains(t.Path, EncodedSlash) {
+		return is
+	}
+	other := matchPath(r.path, strings.ReplaceAll(t.Path, EncodedSlash, "/"), r.deny) // as other servers read it
+	return is && other || (r.deny || r.ask) && (is || other)
 }
 
 func (r *Rule) matchHost(host string) bool {

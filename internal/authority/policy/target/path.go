@@ -7,9 +7,10 @@ import (
 )
 
 // cleanPath gives a URL path without dot segments twice: as sent, in which
-// escapes stay as they were written, and decoded once, for comparison. It
-// refuses what servers read differently: encoded separators, a second layer of
-// encoding, dot segments with parameters or after an empty segment.
+// escapes stay as they were written, and decoded once, for comparison. An encoded
+// slash is [EncodedSlash] in the decoded path. It refuses what servers read differently: encoded
+// backslashes, a second layer of encoding, dot segments with parameters, after an empty
+// segment, or beside an encoded slash.
 func cleanPath(raw string) (sent, decoded, reason string) {
 	if raw == "" {
 		return "/", "/", ""
@@ -45,7 +46,25 @@ func cleanPath(raw string) (sent, decoded, reason string) {
 	return "/" + strings.Join(kept, "/"), "/" + strings.Join(plain, "/"), ""
 }
 
+// EncodedSlash stands for an encoded slash in a decoded path. Nothing else is decoded to it. Some servers take it
+// for a slash and others for a character of the segment, so a rule has to hold for both.
+const EncodedSlash = "%2F"
+
+// decodeSegment decodes one segment of a path as it was written.
 func decodeSegment(seg string) (dec, reason string) {
+	parts := strings.Split(strings.ReplaceAll(seg, "%2f", EncodedSlash), EncodedSlash)
+	for i := range parts {
+		if parts[i], reason = decodePart(parts[i]); reason != "" {
+			return "", reason
+		}
+		if head, _, _ := strings.Cut(parts[i], ";"); len(parts) > 1 && (head == "" || head == "." || head == "..") {
+			return "", "the path has an encoded slash beside an empty or a dot segment"
+		}
+	}
+	return strings.Join(parts, EncodedSlash), ""
+}
+
+func decodePart(seg string) (dec, reason string) {
 	dec = seg
 	if strings.Contains(seg, "%") {
 		var b strings.Builder
@@ -57,8 +76,8 @@ func decodeSegment(seg string) (dec, reason string) {
 				}
 				c = unhex(seg[i+1])<<4 | unhex(seg[i+2])
 				i += 2
-				if c == '/' || c == '\\' {
-					return "", "the path has an encoded slash or backslash"
+				if c == '\\' {
+					return "", "the path has an encoded backslash"
 				}
 			}
 			b.WriteByte(c)

@@ -12,6 +12,7 @@ import (
 // Rule is one entry of a policy's network lists. It is immutable.
 type Rule struct {
 	deny    bool
+	ask     bool     // see Asks
 	methods []string // sorted; nil: any
 	scheme  string   // "": any (deny only)
 	kind    hostKind
@@ -35,6 +36,9 @@ const (
 	hostSocket  // a Unix socket of this machine; path is where
 	hostAgent   // keys of the person's SSH agent; path is one's fingerprint, or "" for any
 )
+
+// Asks makes the rule one of ask.
+func (r *Rule) Asks() { r.ask = true }
 
 // ParseRule reads an entry of a network list:
 //
@@ -223,8 +227,11 @@ func (r *Rule) setPort(port uint16) {
 
 // cleanPattern gives a path pattern in the form that paths are compared in.
 func cleanPattern(raw string) (pattern, reason string) {
-	if strings.Contains(strings.ToLower(raw), "%2a") {
+	switch low := strings.ToLower(raw); {
+	case strings.Contains(low, "%2a"):
 		return "", "a literal star cannot be matched"
+	case strings.Contains(low, "%2f"):
+		return "", "an encoded slash cannot be matched; end the path before its segment, with /**"
 	}
 	for seg := range strings.SplitSeq(raw, "/") {
 		if dec, _ := decodeSegment(seg); dec == "." || dec == ".." {

@@ -402,3 +402,61 @@ func TestAgentRules(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEncodedSlashIsReadBothWays: an allow rule matches a path with encoded slashes only if it matches the path that servers see
+// which decode them, and the one that others see. Ask and deny rules match if they match either.
+func TestAnEncodedSlashIsReadBothWays(t *testing.T) {
+	for _, c := range []struct {
+		pattern, path string
+		both, either  bool
+	}{
+		{"", "/@types%2fnode", true, true},
+		{"/**", "/@types%2Fnode", true, true},
+		{"/*", "/@types%2fnode", false, true},
+		{"/*/*", "/@types%2fnode", false, true},
+		{"/@types/**", "/@types%2fnode", false, true},
+		{"/@types/node", "/@types%2fnode", false, true},
+		{"/@types*/**", "/@types%2fnode", true, true},
+		{"/@*", "/@types%2fnode", false, true},
+		{"/@types/node/x", "/@types%2fnode", false, false},
+		{"/projects/**", "/projects/a%2Fb/issues", true, true},
+		{"/projects/*/issues", "/projects/a%2Fb/issues", false, true},
+		{"/projects/**/issues", "/projects/a%2fb%2fc/issues", true, true},
+		{"/admin/**", "/admin%2fkeys", false, true},
+		{"/public/**", "/public/a%2Fb", true, true},
+		{"/**/keys", "/x/admin%2fkeys", false, true},
+	} {
+		host := "registry.example"
+		to, err := target.Parse("GET", "https://"+host+c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		allow, ask, deny := must(t)(target.ParseRule(host+c.pattern, false)), must(t)(target.ParseRule(host+c.pattern, false)), must(t)(target.ParseRule(host+c.pattern, true))
+		ask.Asks()
+		if allow.Match(to) != c.both || ask.Match(to) != c.either || deny.Match(to) != c.either {
+			t.Errorf("%s of %s: allow %v, ask %v, deny %v", c.pattern, c.path, allow.Match(to), ask.Match(to), deny.Match(to))
+		}
+		text := target.Text(to)
+		if back, ok := target.ParseText(text); !ok || back != to {
+			t.Errorf("%s is read back as %+v", text, back)
+		}
+		if sent, _, err := target.URL("GET", "https://"+host+c.path); err != nil || !strings.EqualFold(sent.EscapedPath(), c.path) {
+			t.Errorf("%s is sent as %v, %v", c.path, sent, err)
+		}
+	}
+	for _, pattern := range []string{"h.example/a%2fb", "h.example/%2F**"} {
+		if _, err := target.ParseRule(pattern, false); err == nil || !strings.Contains(err.Error(), "encoded slash cannot be matched") {
+			t.Errorf("%s: %v", pattern, err)
+		}
+	}
+}
+
+func must(t *testing.T) func(*target.Rule, error) *target.Rule {
+	return func(r *target.Rule, err error) *target.Rule {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}

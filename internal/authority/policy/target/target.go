@@ -143,7 +143,7 @@ func parse(method, raw string) (tool.Target, *url.URL, error) {
 	if port == 0 {
 		t.Port = defaultPort(scheme)
 	}
-	u := &url.URL{Scheme: scheme, Host: urlHost(t), Path: decoded, RawPath: sent,
+	u := &url.URL{Scheme: scheme, Host: urlHost(t), Path: strings.ReplaceAll(decoded, EncodedSlash, "/"), RawPath: sent,
 		RawQuery: escapeQuery(query), ForceQuery: hasQuery && query == ""}
 	return t, u, nil
 }

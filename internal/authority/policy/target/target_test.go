@@ -74,7 +74,7 @@ func TestRefusedURLs(t *testing.T) {
 		"soft hyphen only": "http://\u00ad/", "mapped slash": "http://h℀evil/", "two dots": "http://a..b/", "leading dot": "http://.a/", "two final dots": "http://a../",
 		"leading hyphen": "http://-a/", "trailing hyphen": "http://a-/", "star": "http://*.a/", "comma": "http://a,b/", "bad punycode": "http://xn--a/", "hidden upper punycode": "http://xn--BCHER-KVA1/",
 		"label too long": "http://" + strings.Repeat("a", 64) + "/", "name too long": "http://" + strings.Repeat("a.", 127) + "aa/", "URL too long": "http://h/" + strings.Repeat("a", target.MaxURL),
-		"encoded slash": "http://h/a%2fb", "encoded backslash": "http://h/a%5Cb", "encoded NUL": "http://h/%00", "encoded newline": "http://h/%0a", "bad escape": "http://h/%zz", "cut escape": "http://h/%4",
+		"encoded slash before dots": "http://h/a%2f..", "encoded slash after dots": "http://h/..%2Fa", "encoded slash after dots with parameters": "http://h/..;x%2fa", "encoded slash at the end": "http://h/a%2f", "encoded slashes": "http://h/a%2F%2fb", "encoded slash alone": "http://h/%2f", "encoded slash and backslash": "http://h/a%2fb%5cc", "encoded slash, doubly encoded slash": "http://h/a%2fb%252fc", "encoded backslash": "http://h/a%5Cb", "encoded NUL": "http://h/%00", "encoded newline": "http://h/%0a", "bad escape": "http://h/%zz", "cut escape": "http://h/%4",
 		"encoded bad UTF-8": "http://h/%ff", "doubly encoded dot": "http://h/%252e%252e/", "doubly encoded slash": "http://h/a%252fb", "trebly encoded": "http://h/%25252f",
 		"dot segment with parameter": "http://h/a/..;x/b", "dots after empty": "http://h/a//../b",
 	}
