@@ -248,7 +248,7 @@ func (s *session) groups() []group {
 		{"Authority", []command{{"policy", s.policyCmd}, {"grant", s.grantCmd}, {"approvals", s.approvalsCmd}}, []command{{"authority", s.authorityCmd}, {"labels", s.labelsCmd}, {"secret", s.secretCmd}}},
 		{"Tools", []command{{"tools", s.toolsCmd}, {"mcp", s.mcpCmd}}, []command{{"api", s.apiCmd}, {"ext", s.extCmd}, {"image", s.imageCmd}, {"tool", s.toolCmd}, {"wasm", s.wasmCmd}}},
 		{"Agents", []command{{"chat", s.chatCmd}}, []command{{"agents", s.agentsCmd}, {"capabilities", s.capabilitiesCmd}, {"models", s.modelsCmd}, {"sessions", s.sessionsCmd}}},
-		{"Service", []command{{"serve", s.serveCmd}}, []command{{"keeper", s.keeperCmd}, {"login", s.loginCmd}, {"ui", s.uiCmd}}},
+		{"Service", []command{{"serve", s.serveCmd}}, []command{{"keeper", s.keeperCmd}, {"login", s.loginCmd}, {"port", s.portCmd}, {"ui", s.uiCmd}}},
 		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"backup", s.backupCmd}, {"db", s.dbCmd}, {"keys", s.keysCmd}, {"notify", s.notifyCmd}, {"restore", s.restoreCmd}, {"version", s.versionCmd}, {"witness", s.witnessCmd}}},
 	}
 }

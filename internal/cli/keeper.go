@@ -76,6 +76,7 @@ func (s *session) keep(ctx context.Context, idle time.Duration, lock uint) error
 	ledger, boxes := own.Ledger, own.Sandboxes
 	k := &keeper.Keeper{
 		Home: cfg.Dir, Version: s.version, Idle: idle, Look: keeperLook, Env: s.lookup, Stale: ledger.Stale, Kept: boxes.Kept,
+		Open: boxes.Open, Sockets: boxes.Sockets,
 		Answer: func(ctx context.Context, r hookwire.Request) hookwire.Answer { return s.keptHook(ctx, r, own) },
 		Shell: func(ctx context.Context, r hookwire.Request, in io.Reader, out, errs io.Writer) byte {
 			return s.keptShell(ctx, r, Streams{In: in, Out: out, Err: errs}, own)

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,6 +142,70 @@ func TestASessionHasOneSandbox(t *testing.T) {
 	if got := w.in("b", w.workspace, "cat /tmp/other"); got != "other\n" {
 		t.Errorf("the other session has %q", got)
 	}
+	w.must(0, "verify")
+}
+
+// TestAServerOfASessionInTheBrowser: remit port lists the server of a session, shows it under its name alone, and says when it has ended.
+func TestAServerOfASessionInTheBrowser(t *testing.T) {
+	t.Parallel()
+	w := newAgentWorld(t)
+	if out := w.must(0, "port"); !strings.Contains(out, "no agent has a server running") {
+		t.Errorf("before: %s", out)
+	}
+	w.in("abc", w.workspace, "mkdir /tmp/www; echo served > /tmp/www/f; python3 -m http.server --directory /tmp/www --bind 127.0.0.1 8000 >/tmp/log 2>&1 & for i in $(seq 200); do curl -sf http://127.0.0.1:8000/f && break; sleep 0.05; done")
+	w.in("other", w.workspace, "true")
+	var list struct {
+		Items []struct {
+			Session string
+			Ports   []int
+		}
+	}
+	decode(t, w.must(0, "port", "--json"), &list)
+	if len(list.Items) != 2 || fmt.Sprint(list.Items) != "[{other []} {abc [8000]}]" {
+		t.Errorf("the servers are %+v", list)
+	}
+	w.must(1, "port", "8001")
+	w.must(1, "port", "8000", "--session", "x")
+	c := w.command("port", "8000", "--session", "ab", "--json")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Wait() }()
+	defer func() { _ = c.Process.Signal(os.Interrupt) }()
+	var is struct{ URL, Session string }
+	if err := json.NewDecoder(out).Decode(&is); err != nil || is.Session != "abc" {
+		t.Fatalf("%+v, %v", is, err)
+	}
+	at, err := url.Parse(is.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(host string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+at.Port()+"/f", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		b, _ := io.ReadAll(a.Body)
+		return a.StatusCode, string(b)
+	}
+	if status, body := get(at.Host); status != http.StatusOK || body != "served\n" {
+		t.Errorf("%d %q", status, body)
+	}
+	if status, body := get("localhost:" + at.Port()); status != http.StatusMisdirectedRequest {
+		t.Errorf("under another name: %d %q", status, body)
+	}
+	w.event("abc", w.workspace, "SessionEnd", nil)
+	eventually(t, "ended with its session", 20*time.Second, func() bool { status, _ := get(at.Host); return status == http.StatusBadGateway })
 	w.must(0, "verify")
 }
 

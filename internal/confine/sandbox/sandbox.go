@@ -91,6 +91,15 @@ type Session struct {
 	Policies func() (policy.Chain, error)
 }
 
+// OpenSession describes the sandbox of an agent's session.
+type OpenSession struct {
+	ID        string
+	Workspace string
+	Last      time.Time // the end of the last command; zero: none has ended yet
+	Running   int       // commands
+	Ports     []uint16  // at which programs listen
+}
+
 // Service answers the connections to a Unix socket that exists only inside one sandbox. The
 // client is the confined command: nothing that it sends can be trusted.
 type Service struct {

@@ -154,9 +154,16 @@ func (r Relay) answer(ctx context.Context, conn net.Conn, q hookwire.Request) {
 	ctx, stop := context.WithTimeout(ctx, r.Time)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	b := r.Answer(ctx, q).Bytes()
-	if ctx.Err() == nil { // else it comes too late
-		_, _ = conn.Write(b[len(hookwire.Greeting):]) // an agent that has gone needs no answer
+	a := r.Answer(ctx, q)
+	defer closeAll(a.Files)
+	b := a.Bytes()[len(hookwire.Greeting):]
+	peer, ok := conn.(*net.UnixConn)
+	switch {
+	case ctx.Err() != nil: // it comes too late
+	case ok && len(a.Files) > 0:
+		_, _, _ = peer.WriteMsgUnix(b, unix.UnixRights(a.Files...), nil) // as below
+	default:
+		_, _ = conn.Write(b) // an agent that has gone needs no answer
 	}
 }
 
@@ -173,7 +180,7 @@ func Present() bool {
 	return err == nil && st.Mode()&fs.ModeSocket != 0
 }
 
-// Forward sends a request to the socket at a path and returns the answer.
+// Forward sends a request to the socket at a path and returns the answer. The caller closes its Files.
 func Forward(ctx context.Context, at string, q hookwire.Request) (hookwire.Answer, error) {
 	a, err := forward(ctx, at, q)
 	if err != nil {
@@ -208,13 +215,19 @@ func forward(ctx context.Context, at string, q hookwire.Request) (hookwire.Answe
 	if err := half.CloseWrite(); err != nil {
 		return hookwire.Answer{}, err
 	}
-	src, err := io.ReadAll(io.LimitReader(conn, hookwire.MaxAnswer))
-	if err != nil {
-		return hookwire.Answer{}, err
+	from := &taker{conn: half}
+	src, err := io.ReadAll(io.LimitReader(from, hookwire.MaxAnswer))
+	var a hookwire.Answer
+	if err == nil {
+		a, err = hookwire.ParseAnswer(src)
 	}
-	a, err := hookwire.ParseAnswer(src)
 	if err == nil && a.Decline {
 		err = errDeclined
 	}
-	return a, err
+	if err != nil || !q.Port {
+		closeAll(from.files)
+		return a, err
+	}
+	a.Files = from.files
+	return a, nil
 }

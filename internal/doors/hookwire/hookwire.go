@@ -23,6 +23,7 @@ const Socket = "/run/remit/hook.sock"
 // Request is how an agent's hook, or its shell, was started.
 type Request struct {
 	Shell   bool     // remit sh; else remit hook
+	Port    bool     // remit port: Args is empty, or names the sandbox of a session by its ID and workspace
 	Program string   // identifies the client's remit program; see [Identify]
 	Args    []string // of the command
 	Env     []string
@@ -36,12 +37,15 @@ type Answer struct {
 	Status  byte
 	Out     []byte
 	Err     []byte
+	// Files are descriptors beside the message: the sockets of one connection, for remit port.
+	Files []int
 }
 
 // The first bytes of a message. Another form of it has another number.
 const (
 	requestMark = "remit hook 1\n"
 	shellMark   = "remit sh 1\n"
+	portMark    = "remit port 1\n"
 	answerMark  = Greeting + "remit said 1\n"
 )
 
@@ -89,15 +93,18 @@ func (r Request) Bytes() ([]byte, error) {
 }
 
 func (r Request) mark() string {
-	if r.Shell {
+	switch {
+	case r.Shell:
 		return shellMark
+	case r.Port:
+		return portMark
 	}
 	return requestMark
 }
 
 // ParseRequest decodes a request.
 func ParseRequest(b []byte) (Request, error) {
-	r := Request{Shell: string(b[:min(len(b), len(shellMark))]) == shellMark}
+	r := Request{Shell: begins(b, shellMark), Port: begins(b, portMark)}
 	parts, err := split(b, r.mark(), 5)
 	if err != nil {
 		return Request{}, err
@@ -109,7 +116,9 @@ func ParseRequest(b []byte) (Request, error) {
 	return r, err
 }
 
-// Bytes encodes an answer.
+func begins(b []byte, mark string) bool { return string(b[:min(len(b), len(mark))]) == mark }
+
+// Bytes encodes an answer, without its Files.
 func (a Answer) Bytes() []byte {
 	kind := []byte{0, a.Status}
 	if a.Decline {
@@ -147,7 +156,7 @@ func message(mark string, parts ...[]byte) []byte {
 
 // split undoes message. Every byte of the message belongs to a part.
 func split(b []byte, mark string, n int) ([][]byte, error) {
-	if len(b) < len(mark) || string(b[:len(mark)]) != mark {
+	if !begins(b, mark) {
 		return nil, errNotWhole
 	}
 	b = b[len(mark):]

@@ -17,8 +17,12 @@ func FuzzMessages(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	port, err := hookwire.Request{Port: true, Args: []string{"session", "/workspace"}}.Bytes()
+	if err != nil {
+		f.Fatal(err)
+	}
 	a := hookwire.Answer{Status: 2, Out: []byte("out"), Err: []byte("err")}.Bytes()
-	for _, b := range [][]byte{r, sh, a, r[:len(r)-1], sh[:len(sh)-1], sh[:11], append(a, 0), hookwire.Answer{Decline: true}.Bytes(), nil} {
+	for _, b := range [][]byte{r, sh, port, a, r[:len(r)-1], sh[:len(sh)-1], sh[:11], append(a, 0), hookwire.Answer{Decline: true}.Bytes(), nil} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -26,7 +30,7 @@ func FuzzMessages(f *testing.F) {
 			if back, err := r.Bytes(); err != nil || !bytes.Equal(back, b) {
 				t.Errorf("%q was read as %+v, %v", b, r, err)
 			}
-			if r.Shell == bytes.HasPrefix(b, []byte("remit hook")) {
+			if r.Shell != bytes.HasPrefix(b, []byte("remit sh")) || r.Port != bytes.HasPrefix(b, []byte("remit port")) {
 				t.Errorf("%q was read as another kind: %+v", b, r)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/doors/hookwire"
 )
 
@@ -20,6 +21,10 @@ type Keeper struct {
 	Answer  func(ctx context.Context, r hookwire.Request) hookwire.Answer
 	// Shell runs a script with the streams of its client, and returns the exit status.
 	Shell func(ctx context.Context, r hookwire.Request, in io.Reader, out, errs io.Writer) byte
+	// Open lists the sandboxes of sessions, and Sockets makes the sockets of one connection in one of them.
+	Open    func() []sandbox.OpenSession
+	Sockets func(id, workspace string) ([]*os.File, error)
+
 	Env   func(name string) (string, bool) // the environment of this process
 	Stale func() bool                      // tells that a new process is needed
 	Kept  func() int                       // the number of sandboxes that stay; with one, the keeper is not idle

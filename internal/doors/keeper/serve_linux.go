@@ -170,7 +170,10 @@ func (k *Keeper) idle() bool {
 
 // answer answers one request. It declines what a process of the client's own could decide otherwise.
 func (k *Keeper) answer(ctx context.Context, r hookwire.Request) (out hookwire.Answer) {
-	if len(r.Args) == 0 && r.Program == "" {
+	switch {
+	case r.Port:
+		return k.port(r)
+	case len(r.Args) == 0 && r.Program == "":
 		return k.status()
 	}
 	k.begin(false)
@@ -228,21 +231,26 @@ func (k *Keeper) status() hookwire.Answer {
 }
 
 // Ask returns the status of a folder's keeper. Without one the error is fault.NotFound.
-func Ask(ctx context.Context, dir string) (Status, error) {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return Status{}, none(dir, err)
-	}
-	defer func() { _ = folder.Close() }()
-	a, err := hookrelay.Forward(ctx, hookwire.KeeperSocket(int(folder.Fd())), hookwire.Request{})
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
-		return Status{}, none(dir, err)
-	}
-	var s Status
+func Ask(ctx context.Context, dir string) (s Status, err error) {
+	a, err := ask(ctx, dir, hookwire.Request{})
 	if err == nil {
 		err = json.Unmarshal(a.Out, &s)
 	}
 	return s, err
+}
+
+// ask sends a request to the keeper of a folder.
+func ask(ctx context.Context, dir string, q hookwire.Request) (hookwire.Answer, error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return hookwire.Answer{}, none(dir, err)
+	}
+	defer func() { _ = folder.Close() }()
+	a, err := hookrelay.Forward(ctx, hookwire.KeeperSocket(int(folder.Fd())), q)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return a, none(dir, err)
+	}
+	return a, err
 }
 
 func none(dir string, err error) error {

@@ -4,8 +4,10 @@ package keeper
 
 import (
 	"context"
+	"os"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // errLinux is the error of everything here on other systems.
@@ -19,3 +21,9 @@ func Ask(context.Context, string) (Status, error) { return Status{}, errLinux }
 
 // Stop is only available on Linux.
 func Stop(context.Context, string) (Status, error) { return Status{}, errLinux }
+
+// Sessions is only available on Linux.
+func Sessions(context.Context, string) ([]sandbox.OpenSession, error) { return nil, errLinux }
+
+// Sockets is only available on Linux.
+func Sockets(context.Context, string, sandbox.OpenSession) ([]*os.File, error) { return nil, errLinux }

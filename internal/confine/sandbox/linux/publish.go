@@ -40,13 +40,18 @@ func (b *builder) dialers() {
 	if len(b.p.Publish) == 0 {
 		return
 	}
-	const step = "sockets of published ports"
 	for range publishedAtOnce {
-		for _, family := range families() {
-			b.Save(step, b.fd, unix.SYS_SOCKET, spawn.Int(family), spawn.Int(unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK), none)
-			b.Hand(step, b.fd)
-			b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
-		}
+		b.dialer()
+	}
+}
+
+// dialer hands out the sockets of one connection, by family.
+func (b *builder) dialer() {
+	const step = "sockets of published ports"
+	for _, family := range families() {
+		b.Save(step, b.fd, unix.SYS_SOCKET, spawn.Int(family), spawn.Int(unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK), none)
+		b.Hand(step, b.fd)
+		b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 	}
 }
 
@@ -143,7 +148,7 @@ func (p *publisher) accept(port *publishedPort) {
 func (p *publisher) join(conn net.Conn, sockets []*os.File, port *publishedPort) {
 	defer func() { _ = conn.Close() }()
 	for i, f := range sockets {
-		inside, err := p.dialInside(f, families()[i], port.Inside)
+		inside, err := dialInside(p.ended, f, families()[i], port.Inside)
 		if err != nil {
 			disconnect(f)
 			continue
@@ -182,8 +187,8 @@ func exchange(conn, inside net.Conn, in *atomic.Int64) (out int64) {
 // dialTime is how long a busy server may take to accept a connection.
 const dialTime = 30 * time.Second
 
-// dialInside connects a socket of the sandbox to a port of its loopback address.
-func (p *publisher) dialInside(f *os.File, family uint64, port uint16) (net.Conn, error) {
+// dialInside connects a socket of the sandbox to a port of its loopback address, until the channel is closed.
+func dialInside(ended <-chan struct{}, f *os.File, family uint64, port uint16) (net.Conn, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -193,15 +198,15 @@ func (p *publisher) dialInside(f *os.File, family uint64, port uint16) (net.Conn
 		to = &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) { failed = p.connect(int(fd), to) })
+	err = raw.Control(func(fd uintptr) { failed = connect(ended, int(fd), to) })
 	if err = errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	return net.FileConn(f)
 }
 
-// connect waits for a server whose queue is full, but not longer than the command runs.
-func (p *publisher) connect(fd int, to unix.Sockaddr) error {
+// connect waits for a server whose queue is full, until the channel is closed.
+func connect(ended <-chan struct{}, fd int, to unix.Sockaddr) error {
 	err := unix.Connect(fd, to)
 	if err != unix.EINPROGRESS {
 		return err
@@ -216,7 +221,7 @@ func (p *publisher) connect(fd int, to unix.Sockaddr) error {
 			return unix.ETIMEDOUT
 		}
 		select {
-		case <-p.ended:
+		case <-ended:
 			return unix.ECANCELED
 		default:
 		}

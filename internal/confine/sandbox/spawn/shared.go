@@ -41,6 +41,9 @@ func (z *Zygote) Alive() bool {
 	return !isClosed(z.first.ended)
 }
 
+// PID is the process ID of the sandbox's first process; 0 if it has ended.
+func (z *Zygote) PID() int { return max(0, z.first.pid()) }
+
 // lostTime is longer than the report of the spawner's end takes.
 const lostTime = 100 * time.Millisecond
 
