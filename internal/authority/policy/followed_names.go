@@ -13,11 +13,15 @@ var followed = []string{
 	"agents.md", "agents.override.md", "agent.md", "claude.md", "claude.local.md", "gemini.md", "qwen.md", "warp.md", "crush.md", "jules.md", "antigravity.md",
 	".cursorrules", ".windsurfrules", ".clinerules", ".roorules", ".roomodes", ".rules", ".goosehints", ".replit.md", ".ampcoderc", ".openhands_instructions",
 	".github/copilot-instructions.md", ".github/instructions", ".github/prompts", ".github/agents", ".github/chatmodes", ".github/skills", ".aiassistant", ".lingma",
+	".pi", ".kimi", ".iflow", ".rovodev", ".grok",
 	// servers of agents, in files without a name of their own
 	"mcp.json", "mcp_config.json",
 	// Git, and what installs its hooks
 	".gitattributes", ".gitmodules", ".simple-git-hooks.json", ".huskyrc", ".huskyrc.json", ".lintstagedrc",
+	// what build tools load
+	".mvn", "gradle-wrapper.properties", ".yarn/releases", ".yarn/plugins",
 	// editors
+	".run",
 	".projectile", ".sublime-project", ".vimspector.json",
 }
 

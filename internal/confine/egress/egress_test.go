@@ -621,12 +621,12 @@ func TestATunnelEndsWithItsCall(t *testing.T) {
 // host's.
 func TestTheOwnLoopbackNeedsNoProxy(t *testing.T) {
 	for entry, want := range map[string]string{
-		"api.example.com":            "localhost,127.0.0.1,::1",
-		"*.example.com":              "localhost,127.0.0.1,::1",
+		"api.example.com":            "localhost,127.0.0.1,::1,0.0.0.0",
+		"*.example.com":              "localhost,127.0.0.1,::1,0.0.0.0",
 		"http://localhost:3000":      "",
 		"GET http://127.0.0.1:80/x":  "",
 		"tcp://[::1]:22":             "",
-		"http://10.0.0.1/not/really": "localhost,127.0.0.1,::1",
+		"http://10.0.0.1/not/really": "localhost,127.0.0.1,::1,0.0.0.0",
 	} {
 		env := egress.New(egress.Options{Permit: allowing(t, "{allow: ['"+entry+"']}")}).Env(1)
 		if env["NO_PROXY"] != want || env["no_proxy"] != want {

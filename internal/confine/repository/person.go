@@ -48,7 +48,21 @@ func IsPlain(section, key, value string) bool {
 	if section == "alias" {
 		return shortForms[key] == value || showing.MatchString(value)
 	}
+	if values := harmlessValues[section+"."+key]; values != nil {
+		return values.MatchString(value)
+	}
+	if section == "advice" {
+		return slices.Contains([]string{"true", "false"}, value)
+	}
 	return slices.Contains(plainSettings[section], key) && !slices.Contains(leading, section+"."+key)
+}
+
+// harmlessValues are values of settings whose others name a program or weaken what the person relies on.
+var harmlessValues = map[string]*regex.Expr{
+	"commit.gpgsign": regex.Lazy(`^true$`), "tag.gpgsign": regex.Lazy(`^true$`),
+	"core.pager": regex.Lazy(`^(?:cat|less(?: -[EFKNRSXimnr]+)?)$`), "gc.auto": regex.Lazy(`^[0-9]{1,9}$`),
+	"log.showsignature": regex.Lazy(`^(?:true|false)$`), "push.default": regex.Lazy(`^(?:nothing|simple|current|upstream)$`),
+	"rerere.enabled": regex.Lazy(`^false$`), "status.showuntrackedfiles": regex.Lazy(`^(?:normal|all)$`), "submodule.recurse": regex.Lazy(`^false$`),
 }
 
 var (

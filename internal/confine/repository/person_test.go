@@ -122,6 +122,17 @@ func TestSignaturesAreNotLost(t *testing.T) {
 			t.Errorf("a command may set %s in a repository", key)
 		}
 	}
+	for setting, want := range map[string]bool{
+		"commit.gpgsign=true": true, "commit.gpgsign=false": false, "commit.gpgsign=": false, "commit.gpgsign=no": false, "core.pager=cat": true, "core.pager=less -r": true, "core.pager=touch x": false,
+		"core.pager=less; touch x": false, "core.pager=less -o x": false, "core.pager=./cat": false, "gc.auto=0": true, "gc.auto=x": false, "push.default=current": true, "push.default=matching": false,
+		"advice.detachedhead=false": true, "advice.x=touch x": false, "submodule.recurse=true": false, "submodule.recurse=false": true, "rerere.enabled=true": false, "status.showuntrackedfiles=no": false,
+		"gpg.format=ssh": false, "user.signingkey=x": false, "gc.pruneexpire=now": false,
+	} {
+		name, value, _ := strings.Cut(setting, "=")
+		if section, key, _ := strings.Cut(name, "."); repository.IsPlain(section, key, value) != want {
+			t.Errorf("a command may set %s in a repository: %v", setting, !want)
+		}
+	}
 }
 
 // TestKeysOfSignatures: a public SSH key stands for its file, and nothing else of a file is taken.

@@ -265,7 +265,7 @@ type DirectProxy interface {
 }
 
 // OwnHosts is the value of NO_PROXY for the loopback addresses of a sandbox.
-const OwnHosts = "localhost,127.0.0.1,::1"
+const OwnHosts = "localhost,127.0.0.1,::1,0.0.0.0"
 
 // Works is the detail of a layer of which nothing is to be said but that it was tried.
 const Works = "tried: works"

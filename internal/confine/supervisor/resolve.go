@@ -265,8 +265,8 @@ func (c *call) own(where string) bool {
 }
 
 // public are the files of /proc/PID that all processes may read, also when the supervisor could
-// read more than the process.
-var public = []string{"cgroup", "cmdline", "comm", "schedstat", "stat", "statm", "status", "task"}
+// read more than the process. Of fd it is the list; what is in it is not opened for others.
+var public = []string{"cgroup", "cmdline", "comm", "fd", "schedstat", "stat", "statm", "status", "task"}
 
 // machineFacts are the readable files of /proc outside of the folders of processes: facts about the processor, the memory and
 // the kernel, which nproc, free, ps and the runtimes of languages need. None names a process outside of the sandbox.
@@ -292,7 +292,7 @@ func (c *call) readable(where string) bool {
 		return slices.Contains(machineFacts, p)
 	}
 	for _, name := range names[1:] {
-		if !digits(name) && !slices.Contains(public, name) {
+		if !digits(name) && !slices.Contains(public, name) || name == "fd" && names[0] == "1" { // the first process is Remit's own
 			return false
 		}
 	}

@@ -85,7 +85,7 @@ func failure(m object) (string, error) {
 // themselves.
 var claudeInternal = []string{
 	"Agent", "AskUserQuestion", "BashOutput", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode",
-	"ExitWorktree", "KillBash", "KillShell", "ListMcpResourcesTool", "OfferChromeSetup", "ProposeGoal", "ReadNotifications", "RefreshMcpTools", "ReportFindings", "ScheduleWakeup", "SendMessage", "ShowOnboardingRolePicker", "Task",
+	"ExitWorktree", "KillBash", "KillShell", "ListMcpResourcesTool", "OfferChromeSetup", "ProposeGoal", "ReadNotifications", "RefreshMcpTools", "ReportFindings", "ScheduleWakeup", "SendMessage", "ShowOnboardingRolePicker", "StructuredOutput", "Task",
 	"TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TeamCreate", "TeamDelete", "TodoRead", "TodoWrite",
 	"ToolSearch", "WaitForMcpServers", "Workflow",
 }

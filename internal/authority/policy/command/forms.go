@@ -87,7 +87,7 @@ var headList = []head{
 	{names: "kubectl oc", global: grammar{known: kubectlKnown}, bounded: "v", groups: "config rollout set auth certificate create apply cluster-info top plugin", same: ""},
 	{names: "helm", global: grammar{known: "-n= --burst-limit= --debug --kube-apiserver= --kube-as-group= --kube-as-user= --kube-ca-file= --kube-context= --kube-insecure-skip-tls-verify --kube-tls-server-name= --kube-token= --kubeconfig= --namespace= --qps= --registry-config= --repository-cache= --repository-config= --help"},
 		bounded: "debug", groups: "repo dependency plugin registry get show search", same: "del=uninstall delete=uninstall un=uninstall dep=dependency fetch=pull inspect=show ls=list"},
-	{names: "terraform tofu terragrunt", global: grammar{single: true, known: "-chdir= -version -help --version --help"}, bounded: "chdir", folder: "chdir", groups: "state workspace providers metadata", same: "apply:-destroy=destroy apply:--destroy=destroy"},
+	{names: "terraform tofu terragrunt", global: grammar{single: true, known: "-chdir= -version -help --version --help"}, bounded: "chdir", folder: "chdir", groups: "state workspace providers metadata", same: "apply:-destroy=destroy apply:--destroy=destroy run-all:destroy=destroy"},
 	{names: "go", global: grammar{single: true, known: "-C= --C="}, bounded: "C", folder: "C", groups: "mod work tool"},
 	{names: "cargo", global: grammar{known: "-vqhVL -CZ= -C= --verbose --quiet --color= --config= --frozen --locked --offline --list --explain= --version --help"}, bounded: "C v verbose q quiet color frozen locked offline", folder: "C",
 		same: "b=build c=check d=doc r=run t=test rm=remove"},
@@ -213,7 +213,7 @@ func (h *head) also(words []string) (out [][]string) {
 		switch {
 		case o.second == "":
 			out = append(out, append([]string{o.to}, words[1:]...))
-		case len(words) > 1 && words[1] == o.second:
+		case len(words) > 1 && (words[1] == o.second || isSwitchedOn(words[1], o.second)):
 			out = append(out, append([]string{o.to}, words[2:]...))
 		}
 	}
@@ -226,6 +226,12 @@ func (h *head) also(words []string) (out [][]string) {
 		}
 	}
 	return out
+}
+
+// isSwitchedOn reports whether a word is an option with a value that is not false.
+func isSwitchedOn(word, option string) bool {
+	value, ok := strings.CutPrefix(word, option+"=")
+	return ok && option[0] == '-' && !slices.Contains([]string{"false", "f", "0"}, strings.ToLower(value))
 }
 
 // Folders gives the further folders that a command works in by its own options, as git -C does.

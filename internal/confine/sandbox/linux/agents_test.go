@@ -579,3 +579,23 @@ func TestAnAuthorityThatWasTakenAwayEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestAServerIsFoundByItsPort: the ways in which people find the process of a server, and the interfaces of the network. The descriptors of
+// others are listed, but not opened, and those of the sandbox's first process are not listed.
+func TestAServerIsFoundByItsPort(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	w.says("one", "python3 -m http.server --bind 127.0.0.1 8000 >/tmp/log 2>&1 & echo $! > /tmp/pid; for i in $(seq 200); do curl -sf http://0.0.0.0:8000/ -o /dev/null && break; sleep 0.05; done; echo ok", "ok")
+	const find = `import os, re, socket
+inode = next(l.split()[9] for l in open('/proc/net/tcp') if l.split()[1].endswith(':1F40') and l.split()[3] == '0A')
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try:
+        for fd in os.listdir(f'/proc/{pid}/fd'):
+            if os.readlink(f'/proc/{pid}/fd/{fd}') == f'socket:[{inode}]' and int(pid) == int(open('/tmp/pid').read()):
+                print('found')
+    except OSError: pass
+for path in ['/proc/1/fd', '/proc/%d/fd/1' % int(open('/tmp/pid').read())]:
+    try: print(path, os.listdir(path) if path.endswith('fd') else open(path).read())
+    except OSError as e: print(e.strerror)
+print(socket.if_nameindex())`
+	w.says("one", "cat > /tmp/find.py <<'EOF'\n"+find+"\nEOF\npython3 /tmp/find.py", "found\nPermission denied\nPermission denied\n[(1, 'lo')]")
+}

@@ -87,7 +87,7 @@ func (h *host) kernelAttempts() []attempt {
 		{no: 60, name: "message queue", probe: []string{"msg", key}},
 		{no: 60, name: "message queue by name", probe: []string{"mq", queueName}},
 		{no: 61, name: "other families of sockets", probe: []string{"families"}},
-		{no: 61, name: "netlink socket", probe: []string{"socket", strconv.Itoa(unix.AF_NETLINK)}},
+		{no: 61, name: "netlink sockets", probe: []string{"netlink"}},
 		{no: 61, name: "vsock socket", probe: []string{"socket", strconv.Itoa(unix.AF_VSOCK)}, control: kernel},
 		{no: 61, name: "packet socket", probe: []string{"socket", strconv.Itoa(unix.AF_PACKET)}, control: inside},
 		{no: 61, name: "crypto socket", probe: []string{"socket", strconv.Itoa(unix.AF_ALG)}, control: kernel},

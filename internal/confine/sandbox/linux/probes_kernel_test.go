@@ -4,6 +4,7 @@ package linux_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -267,9 +268,21 @@ var kernelProbes = map[string]func(arg string) error{
 		var a [24]byte
 		return call(468, ^uintptr(99), cstring("/"), uintptr(unsafe.Pointer(&a)), 24, 0)
 	},
-	"mq":         func(name string) error { return call(unix.SYS_MQ_OPEN, cstring(name), unix.O_RDONLY, 0, 0) },
-	"sem":        func(key string) error { n, _ := strconv.Atoi(key); return call(unix.SYS_SEMGET, uintptr(n), 0, 0) },
-	"msg":        func(key string) error { n, _ := strconv.Atoi(key); return call(unix.SYS_MSGGET, uintptr(n), 0) },
+	"mq":  func(name string) error { return call(unix.SYS_MQ_OPEN, cstring(name), unix.O_RDONLY, 0, 0) },
+	"sem": func(key string) error { n, _ := strconv.Atoi(key); return call(unix.SYS_SEMGET, uintptr(n), 0, 0) },
+	"msg": func(key string) error { n, _ := strconv.Atoi(key); return call(unix.SYS_MSGGET, uintptr(n), 0) },
+	// netlink opens a socket of each of its protocols but the one of addresses and routes, and changes a route with that one.
+	"netlink": func(string) error {
+		for protocol := 1; protocol < 32; protocol++ {
+			if err := opened(unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, protocol)); err == nil {
+				return nil
+			}
+		}
+		if err := opened(pairOf(unix.AF_NETLINK)); err == nil {
+			return nil
+		}
+		return linkDown()
+	},
 	"raw":        func(string) error { return opened(unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)) },
 	"raw6":       func(string) error { return opened(unix.Socket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6)) },
 	"pivot":      func(p string) error { return unix.PivotRoot(p, p) },
@@ -282,7 +295,7 @@ var kernelProbes = map[string]func(arg string) error{
 	"families": func(string) error {
 		var got []string
 		for f := range 64 {
-			if f == unix.AF_UNIX || f == unix.AF_INET || f == unix.AF_INET6 {
+			if f == unix.AF_UNIX || f == unix.AF_INET || f == unix.AF_INET6 || f == unix.AF_NETLINK {
 				continue
 			}
 			for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_SEQPACKET} {
@@ -367,4 +380,39 @@ var kernelProbes = map[string]func(arg string) error{
 		}
 		return errors.New("nobody stopped it")
 	},
+}
+
+func pairOf(family int) (int, error) {
+	pair, err := unix.Socketpair(family, unix.SOCK_RAW, 0)
+	return pair[0], err
+}
+
+// linkDown asks the kernel to take the loopback interface down.
+func linkDown() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, unix.NLMSG_HDRLEN+unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(b, uint32(len(b))) //nolint:gosec // it is short
+	binary.NativeEndian.PutUint16(b[4:], unix.RTM_NEWLINK)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	binary.NativeEndian.PutUint32(b[unix.NLMSG_HDRLEN+4:], 1)            // the index of lo
+	binary.NativeEndian.PutUint32(b[unix.NLMSG_HDRLEN+12:], unix.IFF_UP) // the flag that changes, to 0
+	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 1<<12)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil {
+		return err
+	}
+	if n < unix.NLMSG_HDRLEN+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
+		return unix.EPROTO
+	}
+	if code := int32(binary.NativeEndian.Uint32(answer[unix.NLMSG_HDRLEN:])); code != 0 { //nolint:gosec // it is signed
+		return unix.Errno(-code)
+	}
+	return nil
 }

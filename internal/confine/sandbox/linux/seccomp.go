@@ -148,9 +148,11 @@ func seccompRules() []rule {
 	for _, fam := range []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6} {
 		families = append(families, bpf.JumpIf{Cond: bpf.JumpEqual, Val: fam, SkipFalse: 1}, allow)
 	}
-	families = append(families, errno(unix.EAFNOSUPPORT))
-	add(unix.SYS_SOCKET, families...)
-	add(unix.SYS_SOCKETPAIR, families...)
+	refuse := errno(unix.EAFNOSUPPORT)
+	add(unix.SYS_SOCKETPAIR, append(slices.Clone(families), refuse)...)
+	// Programs list their network interfaces with NETLINK_ROUTE. The network is the sandbox's own, and no command may change it.
+	add(unix.SYS_SOCKET, append(families, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipFalse: 3},
+		arg(2), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipFalse: 1}, allow, refuse)...)
 	add(unix.SYS_IOCTL, ioctls()...)
 	// An open of a file with another's lease waits for the end of the lease.
 	add(unix.SYS_FCNTL, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipFalse: 1}, errno(unix.EPERM), allow)
