@@ -16,14 +16,42 @@ var version = "dev"
 
 func main() { os.Exit(run()) }
 
+// signalled is the cause of a context that a signal has cancelled.
+type signalled struct{ os.Signal }
+
+// Error implements error.
+func (s signalled) Error() string { return s.Signal.String() + " signal received" }
+
+// Received is the signal, for the command that Remit runs.
+func (s signalled) Received() os.Signal { return s.Signal }
+
 // run turns the first interrupt into a cancelled context and leaves a second
 // one to end the process at once.
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	// A reader that goes away, as head does, must not end a plan half way: a caught signal is not
 	// inherited by commands, and writes just fail.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Environ(), version)
+}
+
+// untilSignal returns a context that the first signal to end cancels. SIGHUP is one of them, unless it is ignored, as under nohup.
+func untilSignal(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, signals...)
+	go func() {
+		select {
+		case s := <-got:
+			cancel(signalled{s})
+		case <-ctx.Done():
+		}
+		signal.Stop(got)
+	}()
+	return ctx, func() { cancel(context.Canceled) }
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -127,7 +129,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	defer out.close()
 	defer b.late.record(c.Session.ID, p)
 	st.watch = c.Observe
-	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
+	r := run{b: b, long: c.Long, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
 		note: once(func() { note(p, asked, prof) })}
 	done, err := watchFolder(ctx, c.Folder, func(ctx context.Context) (sandbox.Outcome, error) { return r.anywhere(ctx, c) })
 	if prof.Isolation != policy.FullIsolation {
@@ -306,6 +308,7 @@ type run struct {
 	keep  int64
 	out   *exit
 	watch bool
+	long  bool // a person started it and waits for its end
 	note  func()
 }
 
@@ -376,6 +379,26 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 	return out, nil
 }
 
+// endTime is how long a command that a person started may take to end after a signal.
+const endTime = 10 * time.Second
+
+// passOn sends a command that a person started the signal that has ended ctx, and waits for its end.
+func (r run) passOn(ctx context.Context, child *spawn.Child) {
+	var cause interface{ Received() os.Signal }
+	if !r.long || !errors.As(context.Cause(ctx), &cause) {
+		return
+	}
+	sig, ok := cause.Received().(unix.Signal)
+	if !ok {
+		return
+	}
+	child.Signal(sig)
+	select {
+	case <-child.Done():
+	case <-time.After(endTime):
+	}
+}
+
 // await waits for the end of the sandbox, and makes it when the time is over.
 func (r run) await(ctx context.Context, child *spawn.Child) (timedOut bool) {
 	timer, tick := time.NewTimer(r.limit), time.NewTicker(lookTime)
@@ -387,6 +410,7 @@ func (r run) await(ctx context.Context, child *spawn.Child) (timedOut bool) {
 			return false
 		case <-ctx.Done():
 			waits, timedOut = false, errors.Is(ctx.Err(), context.DeadlineExceeded)
+			r.passOn(ctx, child)
 		case <-timer.C:
 			waits, timedOut = false, true
 		case <-tick.C:

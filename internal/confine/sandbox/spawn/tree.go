@@ -43,6 +43,16 @@ func (c *Child) fell() {
 	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
 }
 
+// Signal sends a signal to the command's own process, not to those that it has started.
+func (c *Child) Signal(sig unix.Signal) {
+	root := c.pid()
+	for pid, parent := range descendants(root) {
+		if parent == root && root > 0 {
+			signal(pid, parent, sig)
+		}
+	}
+}
+
 // pid is the number of the first process, or 0 when it is gone.
 func (c *Child) pid() int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", c.pidfd))
