@@ -194,9 +194,25 @@ func (d *Desk) offersSession(q runner.Question) bool {
 	return !q.Decision.ByFlow() || q.Decision.Endorses() && !q.Ahead && (d.Wait || d.Here != nil)
 }
 
+// filedError says which question was filed about a refused call.
+type filedError struct{ id uuid.UUID }
+
+// Error implements error.
+func (e filedError) Error() string { return "question " + e.id.String() }
+
+// Filed is the ID of the question that waits for an answer about a call that was refused for it;
+// "": none does.
+func Filed(refused error) string {
+	var f filedError
+	if errors.As(refused, &f) {
+		return f.id.String()
+	}
+	return ""
+}
+
 // noApprover is the refusal of a call whose question was filed for others to answer.
 func (d *Desk) noApprover(q runner.Question, filed store.Approval) error {
-	e := fault.New(fault.NeedsApproval, "no approver is available: %s", q.Decision.Reason)
+	e := fault.Wrap(fault.NeedsApproval, filedError{filed.ID}, "no approver is available: %s", q.Decision.Reason)
 	if d.Advice != nil {
 		return e.WithHint("%s", d.Advice(filed))
 	}
