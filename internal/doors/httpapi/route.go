@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -158,7 +159,8 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			s.fail(x, p)
 			return
 		}
-		defer leave()
+		x.leave = sync.OnceFunc(leave)
+		defer x.leave()
 		body, p := s.body(x, r)
 		if p == nil && body != nil {
 			p = s.readmit(x, r)

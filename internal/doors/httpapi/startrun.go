@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -31,6 +32,7 @@ type CallMode struct {
 	Frozen   json.RawMessage `json:"frozen,omitempty" doc:"A frozen plan, as remit plan freeze writes it: other calls are refused (E6015)"`
 	Run      uuid.UUID       `json:"-"` // the ID that the run gets; zero: a new one
 	In       uuid.UUID       `json:"-"` // the open run to which the call is added; zero: none
+	AnswerBy time.Time       `json:"-"` // until when the call waits for a person's answer; zero: it does not wait
 }
 
 // mode is the mode of a session's calls.

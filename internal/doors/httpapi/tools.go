@@ -101,12 +101,14 @@ func (s *Server) tools() {
 		Body *struct {
 			Args map[string]any `json:"args,omitempty" nullable:"false" doc:"As the tool's input_schema says"`
 			Run  string         `json:"run_id,omitempty" maxLength:"100" doc:"An open run to which the call is added; missing: the call has a run of its own"`
+			Wait int            `json:"wait,omitempty" minimum:"0" maximum:"600" doc:"Seconds to wait for a person's answer where the policy asks; then the call goes on"`
 			CallMode
 		} `nameHint:"ToolArgs"`
 	}
 	route(s, operation{
 		id: "invokeTool", method: http.MethodPost, path: "/v1/tools/{tool_id}/invoke", tag: "tools", action: "tools.invoke", summary: "Call a tool",
 		text: "One call in a run of its own, or in the open run of run_id, under the caller's grant: decided, recorded and confined as any other. A call that is refused is a problem; one that fails is an answer. " +
+			"With wait, the response to a call that needs approval comes once a person has answered and the call has ended, or after that time: it is then E1002, with approval_id, and the question stays open. " +
 			"The call is cancelled if the client leaves. With an Idempotency-Key it goes on: repeat the request to get the answer.",
 		errors: []int{404, 409}, request: map[string]any{"args": map[string]any{}},
 		answer:   map[string]any{"run_id": sampleSession, "call": 1, "tool": "time.now", "status": "completed", "output": map[string]any{}, "duration_ms": 1.2, "at": "2026-11-21T12:00:00Z"},
@@ -117,6 +119,14 @@ func (s *Server) tools() {
 			mode = in.Body.CallMode
 			if in.Body.Args != nil {
 				args = in.Body.Args
+			}
+			if in.Body.Wait > 0 {
+				release, err := s.seatInPlace(ctx, in.x)
+				if err != nil {
+					return nil, err
+				}
+				defer release()
+				mode.AnswerBy = time.Now().Add(time.Duration(in.Body.Wait) * time.Second)
 			}
 			if in.Body.Run != "" {
 				if mode.In, err = s.openFor(ctx, &in.asked, in.Body.Run, mode); err != nil {
@@ -132,11 +142,19 @@ func (s *Server) tools() {
 			in.x.atCall(mode.In, out.Call, err)
 		}
 		if err != nil {
+			in.x.untouched = stoppedWaiting(err)
 			return nil, err
 		}
 		return &struct{ Body Invocation }{out}, nil
 	})
 	s.toolChanges()
+}
+
+// stoppedWaiting reports whether a call was refused because the service ended while it waited for an
+// answer: it was not made.
+func stoppedWaiting(err error) bool {
+	var p *Problem
+	return errors.As(err, &p) && p.Code == fault.Interrupted.Error()
 }
 
 // atCall says where the call of a request is that was added to an open run.
