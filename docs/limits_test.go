@@ -24,7 +24,8 @@ func TestLimitsAreInTheTable(t *testing.T) {
 	text := read(t, "docs/limits.md")
 	d := httpapi.Defaults()
 	defaults := map[string]any{"connections": d.Conns, "connections_per_address": d.PerAddress, "header_bytes": d.Header, "body_bytes": d.Body, "file_bytes": d.File,
-		"requests": d.Requests, "uploads": d.Large, "runs": d.Runs, "streams": d.Streams, "mcp_clients": "by memory", "refused_per_second": d.Refused, "turn": d.Turn}
+		"requests": d.Requests, "uploads": d.Large, "runs": d.Runs, "streams": d.Streams, "mcp_clients": "by memory", "refused_per_second": d.Refused, "turn": d.Turn,
+		"open_runs": d.OpenRuns, "open_run_idle": d.RunIdle}
 	_, err := settings.Read("config.yaml", []byte("limits: {zzzzzzzzzz: 1}"))
 	_, known, found := strings.Cut(fmt.Sprint(err), "(known keys: ")
 	keys := strings.Split(strings.TrimSuffix(known, ")"), ", ")

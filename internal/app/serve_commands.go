@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/doors/httpapi"
-	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/slash"
 )
@@ -43,19 +43,14 @@ func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scop
 	if err != nil {
 		return httpapi.CommandResult{}, err
 	}
-	question := ""
 	res, err := s.app.Slash.Run(ctx, slash.Request{
-		ID: mode.Run, Line: line, Session: scope, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound, History: history,
-		Advice: func(q store.Approval) string {
-			question = q.ID.String()
-			return adviceOn(q)
-		},
+		ID: mode.Run, Line: line, Session: scope, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound, History: history, Advice: adviceOn,
 	})
 	out := httpapi.CommandResult{Command: res.Route.Command, Help: res.Help, Topic: res.Route.Topic}
 	if err != nil || res.Route.Help {
 		return out, err
 	}
-	call, err := invocation(res.Run.ID, res.Outcome, question)
+	call, err := invocation(res.Run.ID, res.Outcome, approval.Filed(res.Outcome.Err))
 	out.Call = &call
 	return out, err
 }

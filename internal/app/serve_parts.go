@@ -11,8 +11,10 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/httpapi"
@@ -29,6 +31,7 @@ type served struct {
 	app       *App
 	workspace string
 	observe   func(runner.Notice)
+	open      *runs.OpenRuns
 
 	capabilities *capability.Registry
 }
@@ -108,29 +111,31 @@ func (s *served) Tool(ctx context.Context, id string) (catalog.Described, error)
 
 // Invoke implements httpapi.Tools.
 func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, args map[string]any, mode httpapi.CallMode) (httpapi.Invocation, error) {
+	if mode.In != uuid.Nil {
+		o, err := s.open.Call(ctx, mode.In, who.Presented(), who.Leaf, runner.Call{Tool: tool.ID(id), Args: args, AnswerBy: mode.AnswerBy})
+		if err != nil {
+			return httpapi.Invocation{}, err
+		}
+		return invocation(mode.In, o, approval.Filed(o.Err))
+	}
 	bound, err := runs.ParseFrozen(mode.Frozen)
 	if err != nil {
 		return httpapi.Invocation{}, err
 	}
-	question := ""
 	run, err := s.app.Runs.Begin(ctx, runs.Request{
-		ID: mode.Run, Name: "api", Single: true, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound,
-		Advice: func(q store.Approval) string {
-			question = q.ID.String()
-			return adviceOn(q)
-		},
+		ID: mode.Run, Name: "api", Single: true, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound, Advice: adviceOn,
 	})
 	if err != nil {
 		return httpapi.Invocation{}, err
 	}
-	o, err := run.Call(ctx, runner.Call{Tool: tool.ID(id), Args: args})
+	o, err := run.Call(ctx, runner.Call{Tool: tool.ID(id), Args: args, AnswerBy: mode.AnswerBy})
 	if eerr := run.End(context.WithoutCancel(ctx)); err == nil {
 		err = eerr
 	}
 	if err != nil {
 		return httpapi.Invocation{}, err
 	}
-	return invocation(run.Run.ID, o, question)
+	return invocation(run.Run.ID, o, approval.Filed(o.Err))
 }
 
 // adviceOn says how to go on with a call that a person must approve.
@@ -148,7 +153,8 @@ func invocation(run uuid.UUID, o runner.Outcome, question string) (httpapi.Invoc
 		out.Rule = o.Decision.Rule.String()
 	}
 	code := fault.CodeOf(o.Err)
-	if o.Status == tool.StatusDenied || o.Err != nil && (code == fault.ToolUnknown || code == fault.ArgsInvalid || code == fault.ToolDisabled || code == fault.ToolChanged) {
+	unasked := o.Status == tool.StatusInterrupted && o.Decision.Effect == policy.Ask && !o.Approved // the service ended while it waited
+	if unasked || o.Status == tool.StatusDenied || o.Err != nil && (code == fault.ToolUnknown || code == fault.ArgsInvalid || code == fault.ToolDisabled || code == fault.ToolChanged) {
 		return out, httpapi.Refusal(o.Err, out.Run, out.Call, out.Rule, question)
 	}
 	if o.Err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -23,6 +24,17 @@ func (s *served) Start(ctx context.Context, who *httpapi.Caller, q httpapi.NewRu
 		_, err = s.app.Runs.Plan(ctx, req)
 	}
 	return err
+}
+
+// Open implements httpapi.Runs.
+func (s *served) Open(ctx context.Context, who *httpapi.Caller, q httpapi.NewRun, over func()) (string, error) {
+	if who.Token == "" { // without a grant it would be a run of the person at this machine
+		return "", fault.New(fault.Internal, "the caller has no grant")
+	}
+	id, err := s.open.Open(ctx, runs.Request{
+		ID: q.Run, Name: cmp.Or(q.Name, "api"), Workspace: s.workspace, Grant: who.Presented(), Changeset: q.Changeset, Planning: q.Planning, Observe: s.observe, Advice: adviceOn,
+	}, who.Leaf, over)
+	return id.String(), err
 }
 
 // CollectPlan implements httpapi.Runs.

@@ -117,7 +117,7 @@ func TestAPlanOverHTTPStaysInItsBounds(t *testing.T) {
 		t.Error("the file was written")
 	}
 	for body, field := range map[string]string{
-		`{}`: "body.plan", `{"plan":"steps: [{tool: no.such}]"}`: "1:9 steps[0].tool", `{"plan":"steps: []","inputs":{"x":1}}`: "", `{"frozen":{"version":1}}`: "",
+		`{"queue":{}}`: "body.plan", `{"plan":"steps: [{tool: no.such}]"}`: "1:9 steps[0].tool", `{"plan":"steps: []","inputs":{"x":1}}`: "", `{"frozen":{"version":1}}`: "",
 		`{"plan":"policy: {}"}`: "",
 	} {
 		status, m := s.ask("POST", "/v1/runs", s.token, body)

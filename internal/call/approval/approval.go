@@ -73,7 +73,7 @@ type Desk struct {
 
 // ErrNotHere is returned by [Desk.Here] if the person cannot be asked this question.
 // The question stays open for others.
-var ErrNotHere = errors.New("no approver is available")
+var ErrNotHere = errors.New("the person cannot be asked here")
 
 const defaultEvery = 200 * time.Millisecond
 
@@ -146,15 +146,15 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		if err != nil {
 			return runner.Answer{}, err
 		}
-		if filed.State == store.Waiting && d.Here == nil && !d.Wait && ctx.Err() == nil {
-			return runner.Answer{}, d.noApprover(q, filed)
+		if filed.State == store.Waiting && d.Here == nil && !d.waits(q) && ctx.Err() == nil {
+			return runner.Answer{}, d.unanswered(q, filed)
 		}
 		done, blind, err := filed, time.Duration(0), error(nil)
 		if filed.State == store.Waiting {
 			done, blind, err = d.wait(ctx, q, filed, d.offersSession(q))
 		}
 		if errors.Is(err, ErrNotHere) {
-			return runner.Answer{}, d.noApprover(q, filed)
+			return runner.Answer{}, d.unanswered(q, filed)
 		}
 		if err != nil {
 			return runner.Answer{}, err
@@ -191,12 +191,37 @@ func (d *Desk) offersSession(q runner.Question) bool {
 	if !q.Run.Grant.Chain().Terms().Session {
 		return false
 	}
-	return !q.Decision.ByFlow() || q.Decision.Endorses() && !q.Ahead && (d.Wait || d.Here != nil)
+	return !q.Decision.ByFlow() || q.Decision.Endorses() && !q.Ahead && (d.waits(q) || d.Here != nil)
 }
 
-// noApprover is the refusal of a call whose question was filed for others to answer.
-func (d *Desk) noApprover(q runner.Question, filed store.Approval) error {
-	e := fault.New(fault.NeedsApproval, "no approver is available: %s", q.Decision.Reason)
+// waits reports whether a call waits for an answer from elsewhere.
+func (d *Desk) waits(q runner.Question) bool {
+	return d.Wait || time.Until(q.Call.AnswerBy) > 0
+}
+
+// filedError says which question was filed about a refused call.
+type filedError struct{ id uuid.UUID }
+
+// Error implements error.
+func (e filedError) Error() string { return "question " + e.id.String() }
+
+// Filed is the ID of the question that waits for an answer about a call that was refused for it;
+// "": none does.
+func Filed(refused error) string {
+	var f filedError
+	if errors.As(refused, &f) {
+		return f.id.String()
+	}
+	return ""
+}
+
+// unanswered is the refusal of a call whose question was filed, and waits for others to answer.
+func (d *Desk) unanswered(q runner.Question, filed store.Approval) error {
+	state := "not approved yet"
+	if !q.Call.AnswerBy.IsZero() {
+		state = "nobody answered while the call waited"
+	}
+	e := fault.Wrap(fault.NeedsApproval, filedError{filed.ID}, "%s: %s", state, q.Decision.Reason)
 	if d.Advice != nil {
 		return e.WithHint("%s", d.Advice(filed))
 	}

@@ -15,6 +15,8 @@ import (
 func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval, session bool) (_ store.Approval, blind time.Duration, err error) {
 	ctx, stop := d.untilEnding(ctx)
 	defer stop()
+	over, stopOver := d.overAt(q)
+	defer stopOver()
 	errs := make(chan error, 1)
 	if d.Here != nil {
 		go func() { errs <- d.askHere(ctx, q, filed, session) }()
@@ -40,7 +42,7 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 		}
 		select {
 		case err := <-errs:
-			if errors.Is(err, ErrNotHere) && d.Wait {
+			if errors.Is(err, ErrNotHere) && d.waits(q) {
 				err = nil // others can answer
 			}
 			if errors.Is(err, ErrNotHere) {
@@ -51,10 +53,22 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 			}
 			errs = nil // answered here; others may be needed besides
 		case <-t.C:
+		case <-over:
+			return filed, blind, ErrNotHere
 		case <-ctx.Done():
 			return filed, blind, d.abandon(ctx, filed)
 		}
 	}
+}
+
+// overAt gives what tells that the call waits no longer. The question stays open then. Nil: the call
+// waits until the question lapses.
+func (d *Desk) overAt(q runner.Question) (over <-chan time.Time, stop func()) {
+	if d.Wait || d.Here != nil || q.Call.AnswerBy.IsZero() {
+		return nil, func() {}
+	}
+	t := time.NewTimer(time.Until(q.Call.AnswerBy))
+	return t.C, func() { t.Stop() }
 }
 
 // askHere puts a question to the person at this place. After the end of ctx, wait says why it ended.
@@ -98,6 +112,9 @@ func (d *Desk) untilEnding(ctx context.Context) (context.Context, func()) {
 // call that is made again stays open, and so does an approval that arrives meanwhile.
 func (d *Desk) abandon(ctx context.Context, q store.Approval) error {
 	why := context.Cause(ctx)
+	if d.Ending != nil && d.Ending.Err() != nil && fault.CodeOf(why) == fault.Internal {
+		why = errEnding // the caller's context ends with the process
+	}
 	switch interrupted := errors.Is(why, fault.Interrupted); {
 	case interrupted && d.Continues:
 		return why

@@ -153,6 +153,9 @@ type Call struct {
 	// Thought: an agent's session asks its model. Neither the phase of the run nor its frozen
 	// plan is about such calls; the policies are.
 	Thought bool
+	// AnswerBy is until when the call waits for a person's answer, where the asker itself does not
+	// wait; zero: it does not wait either.
+	AnswerBy time.Time
 	// Bounds are policies of this call alone, besides the run's grant. They are recorded
 	// with it.
 	Bounds []*policy.Policy

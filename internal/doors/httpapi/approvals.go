@@ -91,17 +91,11 @@ func (s *Server) approvals() {
 	}
 	s.listApprovals()
 	s.followApprovals()
+	s.getApproval()
 	type one struct {
 		asked
 		ApprovalPath
 	}
-	route(s, operation{
-		id: "getApproval", method: http.MethodGet, path: "/v1/approvals/{approval_id}", tag: "approvals", action: "approvals.read", summary: "Get a question",
-		errors: []int{404}, answer: exampleApproval,
-	}, func(ctx context.Context, in *one) (*struct{ Body store.Approval }, error) {
-		q, err := s.question(ctx, &in.asked, in.ID)
-		return &struct{ Body store.Approval }{q}, err
-	})
 	route(s, operation{
 		id: "getApprovalHistory", method: http.MethodGet, path: "/v1/approvals/{approval_id}/history", tag: "approvals", action: "approvals.read", summary: "Get the history of a question",
 		text: "Earlier questions like this one with their answers, and the recorded calls that its session pattern covers. Only questions and calls that the caller may see are counted, and only the newest, within bounds.", errors: []int{404}, answer: exampleHistory,

@@ -26,7 +26,7 @@ type Audit interface {
 	// VerifyAll recomputes the whole log.
 	VerifyAll(ctx context.Context) (store.VerifyReport, error)
 	// Result gives the recorded result of the one call of a run: fault.RunUnknown.
-	Result(ctx context.Context, run string) (history.CallResult, error)
+	Result(ctx context.Context, run string, call int) (history.CallResult, error)
 }
 
 // AuditQuery selects events.

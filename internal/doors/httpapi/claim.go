@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +43,12 @@ func (s *Server) placeOf(x *exchange, r *http.Request, body []byte, k *store.Req
 		x.run, k.Place = id, store.RunPlace+id.String()
 		return nil
 	}
+	if x.op.addsTo != nil {
+		if run := x.op.addsTo(body); run != uuid.Nil {
+			k.Place = store.RunPlace + run.String() + callsPlace
+		}
+		return nil
+	}
 	if x.op.stream { // the messages of a session
 		k.Place = r.URL.EscapedPath()
 	}
@@ -57,6 +64,38 @@ func queues(body []byte) bool {
 }
 
 func always([]byte) bool { return true }
+
+// openRunOf is the open run to which the body of a request adds a call; zero: it makes a run of its
+// own.
+func openRunOf(body []byte) uuid.UUID {
+	var b struct {
+		Run uuid.UUID `json:"run_id"`
+	}
+	if json.Unmarshal(body, &b) != nil {
+		return uuid.Nil
+	}
+	return b.Run
+}
+
+func makesOwnRun(body []byte) bool { return openRunOf(body) == uuid.Nil }
+
+// callsPlace follows the run in the place of a request that adds a call, before the call's index is
+// known.
+const callsPlace = "/calls"
+
+// placed is the run and the call at a place, as requests record it. The call of a run with one is 1.
+// The zero UUID: it is no place of a run; 0: it is not known which call.
+func placed(place string) (run uuid.UUID, call int) {
+	rest, ok := strings.CutPrefix(place, store.RunPlace)
+	id, index, inRun := strings.Cut(rest, callsPlace)
+	if !ok || !inRun {
+		run, _ = uuid.Parse(path.Base(place))
+		return run, 1
+	}
+	run, _ = uuid.Parse(id)
+	call, _ = strconv.Atoi(strings.TrimPrefix(index, "/"))
+	return run, call
+}
 
 // record carries out a request with a key that is new to this process.
 func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording, k store.RequestRecord, do func()) {
@@ -193,9 +232,9 @@ func (s *Server) repeated(x *exchange, r *http.Request, k, was store.RequestReco
 	if was.Place != "" {
 		x.Header().Set("Location", was.Place)
 	}
-	id, _ := uuid.Parse(path.Base(was.Place))
-	if x.op.recall != nil && id != uuid.Nil {
-		s.recalled(x, was, id, func() (any, error) { return x.op.recall(r.Context(), id.String()) })
+	id, call := placed(was.Place)
+	if x.op.recall != nil && id != uuid.Nil && call > 0 {
+		s.recalled(x, was, id, func() (any, error) { return x.op.recall(r.Context(), id.String(), call) })
 		return
 	}
 	if state == store.RequestBegun || was.Failed() {
@@ -214,20 +253,23 @@ func (s *Server) repeated(x *exchange, r *http.Request, k, was store.RequestReco
 func underWayElsewhere(was store.RequestRecord) *Problem {
 	p := bad(http.StatusConflict, fault.Conflict, "the first request with this Idempotency-Key is still being carried out", "repeat it with the same key in a second")
 	p.Outcome, p.retry = inProgress, "1"
-	if id, ok := was.Run(); ok {
-		p.Run = id.String()
-	}
+	p.Run = runAt(was.Place)
 	return p
+}
+
+// runAt is the run at a place, for a problem; "": none.
+func runAt(place string) string {
+	if run, _ := placed(place); run != uuid.Nil && strings.HasPrefix(place, store.RunPlace) {
+		return run.String()
+	}
+	return ""
 }
 
 // unknownOutcome refuses a request whose first attempt may have had effects.
 func unknownOutcome(was store.RequestRecord) *Problem {
 	p := bad(http.StatusConflict, fault.Interrupted, "the outcome of the first request with this Idempotency-Key is unknown: it may have had effects",
 		"look at "+cmp.Or(was.Place, "the present state")+", and use a new key for a new request")
-	p.Outcome = outcomeUnknown
-	if id, ok := was.Run(); ok {
-		p.Run = id.String()
-	}
+	p.Outcome, p.Run = outcomeUnknown, runAt(was.Place)
 	return p
 }
 
@@ -253,7 +295,11 @@ func (s *Server) recalled(x *exchange, was store.RequestRecord, id uuid.UUID, re
 	h := x.Header()
 	h.Set("Idempotency-Replayed", "true")
 	h.Set("Content-Type", "application/json")
-	x.WriteHeader(cmp.Or(x.op.status, http.StatusOK))
+	status := cmp.Or(x.op.status, http.StatusOK)
+	if a, ok := body.(*runAnswer); ok {
+		status, body = a.Status, a.Body
+	}
+	x.WriteHeader(status)
 	_ = encode(x, body) // the client may have gone
 }
 
@@ -272,21 +318,21 @@ func (s *Server) outlives(ctx context.Context, x *exchange) (context.Context, co
 }
 
 // recallCall gives the answer to invokeTool from the record of its run.
-func (s *Server) recallCall(ctx context.Context, run string) (any, error) {
-	out, _, err := s.recordedCall(ctx, run)
+func (s *Server) recallCall(ctx context.Context, run string, call int) (any, error) {
+	out, _, err := s.recordedCall(ctx, run, call)
 	return out, err
 }
 
 // recallCommand gives the answer to runCommand from the record of its run.
-func (s *Server) recallCommand(ctx context.Context, run string) (any, error) {
-	out, name, err := s.recordedCall(ctx, run)
+func (s *Server) recallCommand(ctx context.Context, run string, call int) (any, error) {
+	out, name, err := s.recordedCall(ctx, run, call)
 	name, _, _ = strings.Cut(strings.TrimPrefix(name, "/"), " ")
 	return CommandResult{Command: name, Call: &out}, err
 }
 
-// recordedCall reads the one call of a run, and the run's name.
-func (s *Server) recordedCall(ctx context.Context, run string) (Invocation, string, error) {
-	got, err := s.o.Audit.Result(ctx, run)
+// recordedCall reads a call of a run, and the run's name.
+func (s *Server) recordedCall(ctx context.Context, run string, call int) (Invocation, string, error) {
+	got, err := s.o.Audit.Result(ctx, run, call)
 	if err != nil {
 		return Invocation{}, "", err
 	}
@@ -313,11 +359,15 @@ func (s *Server) recordedCall(ctx context.Context, run string) (Invocation, stri
 var refusals = []fault.Code{fault.ToolUnknown, fault.ArgsInvalid, fault.ToolDisabled, fault.ToolChanged}
 
 // recallRun gives the answer to startRun from the record of the run, or of the queue.
-func (s *Server) recallRun(ctx context.Context, id string) (any, error) {
+func (s *Server) recallRun(ctx context.Context, id string, _ int) (any, error) {
 	r, err := s.o.Runs.Run(ctx, id)
 	if !errors.Is(err, fault.RunUnknown) || s.o.Queue == nil {
-		return r, err
+		status := http.StatusAccepted
+		if r.Plan == (tool.Digest{}) {
+			status = http.StatusCreated // it is open, or was
+		}
+		return &runAnswer{Status: status, Body: r}, err
 	}
 	q, err := s.o.Queue.Find(ctx, id)
-	return asRun(q), err
+	return &runAnswer{Status: http.StatusAccepted, Body: asRun(q)}, err
 }

@@ -138,6 +138,11 @@ func (o others) Freeze(_ context.Context, plan string, _ map[string]json.RawMess
 	return json.RawMessage(`{"version":1}`), nil
 }
 
+func (o others) Open(_ context.Context, _ *httpapi.Caller, _ httpapi.NewRun, over func()) (string, error) {
+	over()
+	return someID, nil
+}
+
 func (o others) Start(_ context.Context, _ *httpapi.Caller, q httpapi.NewRun, started func(string)) error {
 	if q.Plan == "" {
 		return fault.New(fault.ArgsInvalid, "the plan is missing").In("body.plan")
@@ -204,7 +209,7 @@ func (o others) Audit(context.Context, history.AuditQuery) ([]history.AuditEvent
 	return []history.AuditEvent{{Seq: 1, Event: "run_started", Status: "running"}}, 0, nil
 }
 
-func (o others) Result(context.Context, string) (history.CallResult, error) {
+func (o others) Result(context.Context, string, int) (history.CallResult, error) {
 	return history.CallResult{}, fault.New(fault.RunUnknown, "no run")
 }
 

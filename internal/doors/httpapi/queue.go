@@ -69,7 +69,7 @@ func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswe
 	if err = whenFull(err); err != nil {
 		return nil, err
 	}
-	return &runAnswer{Location: "/v1/queue/" + run.ID.String(), Body: asRun(run)}, nil
+	return &runAnswer{Status: http.StatusAccepted, Location: "/v1/queue/" + run.ID.String(), Body: asRun(run)}, nil
 }
 
 // asRun describes a queued run as the run that it becomes.

@@ -11,10 +11,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -39,9 +41,10 @@ type operation struct {
 	request, answer  any    // examples
 	more             map[int]reply
 
-	several  bool                                               // one request can have several effects
-	makesRun func(body []byte) bool                             // whether a request begins or queues one run; nil: none does
-	recall   func(ctx context.Context, run string) (any, error) // gives the answer to a request again, from the record of its run
+	several  bool                                                         // one request can have several effects
+	makesRun func(body []byte) bool                                       // whether a request begins or queues one run; nil: none does
+	addsTo   func(body []byte) uuid.UUID                                  // the run to which a request adds a call; nil: to none
+	recall   func(ctx context.Context, run string, call int) (any, error) // gives the answer to a request again, from the record of its run
 }
 
 // reply is a further successful response of an operation.
@@ -156,7 +159,8 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			s.fail(x, p)
 			return
 		}
-		defer leave()
+		x.leave = sync.OnceFunc(leave)
+		defer x.leave()
 		body, p := s.body(x, r)
 		if p == nil && body != nil {
 			p = s.readmit(x, r)

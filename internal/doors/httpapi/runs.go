@@ -40,6 +40,9 @@ type Runs interface {
 	// Start carries out a plan under the caller's grant until the run ends or ctx does. It
 	// calls started when the run is recorded. An error before that means that there is no run.
 	Start(ctx context.Context, who *Caller, q NewRun, started func(id string)) error
+	// Open opens a run without a plan, to which [Tools].Invoke adds calls. It calls over when the
+	// run has ended; not if it fails.
+	Open(ctx context.Context, who *Caller, q NewRun, over func()) (id string, err error)
 }
 
 // RunQuery selects runs.

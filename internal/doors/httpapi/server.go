@@ -99,10 +99,13 @@ type Options struct {
 	Commands     Commands
 	Tools        Tools
 	Runs         Runs
-	Queue        Queue // nil: runs cannot be queued
-	Changes      Changes
-	Grants       Grants
-	Approvals    Approvals
+	// EndRun ends an open run: once its calls have ended, or with cancel at once. It returns false for
+	// a run that is not open in this process.
+	EndRun    func(ctx context.Context, id string, cancel bool) (open bool, err error)
+	Queue     Queue // nil: runs cannot be queued
+	Changes   Changes
+	Grants    Grants
+	Approvals Approvals
 	// Interrupted lists the newest questions whose calls ended with their process or caller; nil: none.
 	Interrupted func(ctx context.Context) ([]store.Approval, error)
 	Labels      Labels
@@ -149,6 +152,8 @@ type Limits struct {
 	Requests   int           // requests that are carried out at once, turns included, at most half of them of one person; default 1024
 	Large      int           // bodies of files larger than Body, or of unknown size, at once, at most half of them of one person; default 32
 	Runs       int           // runs of plans at once, at most half of them of one person; default 64
+	OpenRuns   int           // open runs without a plan, at most half of them of one person; default 1024
+	RunIdle    time.Duration // without a call, after which an open run ends; default 10 min
 	Streams    int           // open event streams at once, at most half of them of one person; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
 	Heartbeat  time.Duration // of event streams; default 15 s
@@ -162,12 +167,12 @@ func Defaults() Limits { return Limits{}.settled() }
 // With returns the limits with those of the settings in the place of its zero fields.
 func (l Limits) With(s settings.Limits) Limits {
 	for into, set := range map[*int]int{
-		&l.Conns: s.Connections, &l.PerAddress: s.PerAddress, &l.Header: s.Header, &l.Requests: s.Requests, &l.Large: s.Uploads, &l.Runs: s.Runs, &l.Streams: s.Streams,
+		&l.Conns: s.Connections, &l.PerAddress: s.PerAddress, &l.Header: s.Header, &l.Requests: s.Requests, &l.Large: s.Uploads, &l.Runs: s.Runs, &l.OpenRuns: s.OpenRuns, &l.Streams: s.Streams,
 	} {
 		*into = cmp.Or(*into, set)
 	}
 	l.Body, l.File = cmp.Or(l.Body, int64(s.Body)), cmp.Or(l.File, int64(s.File))
-	l.Refused, l.Turn = cmp.Or(l.Refused, float64(s.Refused)), cmp.Or(l.Turn, s.Turn)
+	l.Refused, l.Turn, l.RunIdle = cmp.Or(l.Refused, float64(s.Refused)), cmp.Or(l.Turn, s.Turn), cmp.Or(l.RunIdle, s.RunIdle)
 	return l
 }
 
@@ -178,6 +183,7 @@ func (l Limits) settled() Limits {
 	l.Burst = cmp.Or(l.Burst, int(2*l.Rate)+1)
 	l.Streams, l.Remembered = cmp.Or(l.Streams, 2048), cmp.Or(l.Remembered, 4096)
 	l.Requests, l.Runs, l.Large = cmp.Or(l.Requests, 1024), cmp.Or(l.Runs, 64), cmp.Or(l.Large, 32)
+	l.OpenRuns, l.RunIdle = cmp.Or(l.OpenRuns, 1024), cmp.Or(l.RunIdle, 10*time.Minute)
 	l.Turn, l.Heartbeat, l.Drain = cmp.Or(l.Turn, 10*time.Minute), cmp.Or(l.Heartbeat, 15*time.Second), cmp.Or(l.Drain, 20*time.Second)
 	return l
 }
@@ -201,6 +207,7 @@ type Server struct {
 	places  *admission.Seats // of other requests
 	large   *admission.Seats // of large bodies, beside their requests
 	running *admission.Seats // of runs that were started
+	opened  *admission.Seats // of open runs
 	health  health
 	ui      http.Handler // nil: none
 
@@ -230,6 +237,7 @@ func New(o Options) (*Server, error) {
 	s.again, s.met = newRemembered(s.limits.Remembered), newMeters(o.Metrics)
 	s.large = admission.NewSeats(s.limits.Large)
 	s.seats, s.places, s.running = admission.NewSeats(s.limits.Streams), admission.NewSeats(s.limits.Requests), admission.NewSeats(s.limits.Runs)
+	s.opened = admission.NewSeats(s.limits.OpenRuns)
 	s.api = s.describe()
 	s.system()
 	s.capabilities()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,9 +15,11 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// NewRun describes a run that a client starts. It has a plan, a frozen plan or both.
+// NewRun describes a run that a client starts. It has a plan, a frozen plan or both, or it is open:
+// the client adds its calls.
 type NewRun struct {
-	Plan      string                     `json:"plan,omitempty" doc:"The plan's source, YAML or JSON; missing: that of the frozen plan"`
+	Plan      string                     `json:"plan,omitempty" doc:"The plan's source, YAML or JSON; missing: that of the frozen plan, or with neither the run is open"`
+	Name      string                     `json:"name,omitempty" maxLength:"100" doc:"The name of an open run; a plan has its own"`
 	Inputs    map[string]json.RawMessage `json:"inputs,omitempty" nullable:"false" doc:"Values of the plan's inputs"`
 	Changeset bool                       `json:"changeset,omitempty" doc:"Hold writes until they are applied"`
 	Queue     *QueueTerms                `json:"queue,omitempty" doc:"Queue the run instead: it starts when it is its turn, under the authority that the caller's grant has then"`
@@ -27,7 +30,9 @@ type NewRun struct {
 type CallMode struct {
 	Planning bool            `json:"planning,omitempty" doc:"Refuse calls with side effects (E6014)"`
 	Frozen   json.RawMessage `json:"frozen,omitempty" doc:"A frozen plan, as remit plan freeze writes it: other calls are refused (E6015)"`
-	Run      uuid.UUID       `json:"-"` // the ID of the run; zero: a new one
+	Run      uuid.UUID       `json:"-"` // the ID that the run gets; zero: a new one
+	In       uuid.UUID       `json:"-"` // the open run to which the call is added; zero: none
+	AnswerBy time.Time       `json:"-"` // until when the call waits for a person's answer; zero: it does not wait
 }
 
 // mode is the mode of a session's calls.
@@ -76,8 +81,23 @@ func (u *underWay) find(id string) *runUnderWay {
 }
 
 type runAnswer struct {
+	Status   int
 	Location string `header:"Location"`
 	Body     ledger.Run
+}
+
+// open reports whether the run has no plan.
+func (q *NewRun) open() bool { return q.Plan == "" && q.Frozen == nil && q.Queue == nil }
+
+// check refuses fields that do not fit the kind of run.
+func (q *NewRun) check() error {
+	switch {
+	case q.open() && len(q.Inputs) > 0:
+		return fault.New(fault.ArgsInvalid, "a run without a plan has no inputs").In("body.inputs").WithHint("send plan, frozen or both; or leave out inputs")
+	case !q.open() && q.Name != "":
+		return fault.New(fault.ArgsInvalid, "a run of a plan has the plan's name").In("body.name").WithHint("write name in the plan")
+	}
+	return nil
 }
 
 func (s *Server) startRuns() {
@@ -86,27 +106,50 @@ func (s *Server) startRuns() {
 		Body NewRun
 	}
 	route(s, operation{
-		id: "startRun", method: http.MethodPost, path: "/v1/runs", tag: "runs", action: "tools.invoke", status: http.StatusAccepted, summary: "Start a run of a plan",
-		text: "The run is under the caller's grant, in the service's workspace: each step is decided, recorded and confined as any other call. The response comes when the run is recorded; " +
-			"the run goes on if the client leaves. followAudit tells its events. Calls that need approval wait for a person's answer. With queue, the response comes when the queued run is recorded; getQueuedRun has its state.",
+		id: "startRun", method: http.MethodPost, path: "/v1/runs", tag: "runs", action: "tools.invoke", status: http.StatusAccepted, summary: "Start a run of a plan, or open a run",
+		text: "With plan or frozen: the run is under the caller's grant, in the service's workspace: each step is decided, recorded and confined as any other call. The response comes when the run is recorded; " +
+			"the run goes on if the client leaves. followAudit tells its events. Calls that need approval wait for a person's answer. With queue, the response comes when the queued run is recorded; getQueuedRun has its state. " +
+			"Without plan, frozen and queue: the run is open (201). invokeTool with its run_id adds calls, which share its limits, the labels of its data and its record, until finishRun or cancelRun ends it. " +
+			"It also ends with the grant that opened it, and after ten minutes without a call (limits.open_run_idle).",
 		errors: []int{404, 409}, request: map[string]any{"plan": "steps: [{tool: time.now}]"}, answer: exampleRun,
-		makesRun: always, recall: s.recallRun,
+		makesRun: always, recall: s.recallRun, more: map[int]reply{http.StatusCreated: {text: "The run is open", body: ledger.Run{}}},
 	}, func(ctx context.Context, in *start) (*runAnswer, error) {
+		if err := in.Body.check(); err != nil {
+			return nil, err
+		}
 		if in.Body.Run = in.x.run; in.Body.Queue != nil {
 			return s.queueRun(ctx, in.who, in.Body)
 		}
-		id, err := s.startRun(in.who, in.Body)
+		status, begin := http.StatusAccepted, s.startRun
+		if in.Body.open() {
+			status, begin = http.StatusCreated, s.openRun
+		}
+		id, err := begin(ctx, in.who, in.Body)
 		if err != nil {
 			return nil, err
 		}
 		r, err := s.o.Runs.Run(ctx, id)
-		return &runAnswer{Location: "/v1/runs/" + id, Body: r}, err
+		return &runAnswer{Status: status, Location: "/v1/runs/" + id, Body: r}, err
+	})
+	s.endRuns()
+}
+
+func (s *Server) endRuns() {
+	route(s, operation{
+		id: "finishRun", method: http.MethodPost, path: "/v1/runs/{run_id}/finish", tag: "runs", action: "tools.invoke", summary: "Finish an open run",
+		text: "The run takes no further calls. The response comes when its calls have ended and its end is recorded: it is denied if a call was, else failed if one did not complete, else completed.", errors: []int{404, 409}, answer: exampleRun,
+	}, func(ctx context.Context, in *runIn) (*struct{ Body ledger.Run }, error) {
+		if err := s.endRun(ctx, &in.asked, in.ID, false); err != nil {
+			return nil, err
+		}
+		r, err := s.o.Runs.Run(ctx, in.ID)
+		return &struct{ Body ledger.Run }{r}, err
 	})
 	route(s, operation{
 		id: "cancelRun", method: http.MethodPost, path: "/v1/runs/{run_id}/cancel", tag: "runs", action: "tools.invoke", summary: "Cancel a run",
-		text: "Ends a run that startRun started, and its calls. The response comes when the run has ended.", errors: []int{404, 409}, answer: exampleRun,
+		text: "Ends a run that startRun started or opened, and its calls. The response comes when the run has ended.", errors: []int{404, 409}, answer: exampleRun,
 	}, func(ctx context.Context, in *runIn) (*struct{ Body ledger.Run }, error) {
-		if err := s.cancelRun(ctx, &in.asked, in.ID); err != nil {
+		if err := s.endRun(ctx, &in.asked, in.ID, true); err != nil {
 			return nil, err
 		}
 		r, err := s.o.Runs.Run(ctx, in.ID)
@@ -116,7 +159,7 @@ func (s *Server) startRuns() {
 
 // startRun starts a run and returns its ID once it is recorded. The run ends with the server
 // and not with the request.
-func (s *Server) startRun(who *Caller, q NewRun) (string, error) {
+func (s *Server) startRun(_ context.Context, who *Caller, q NewRun) (string, error) {
 	release, ok := s.running.Take(who.Person)
 	if !ok {
 		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many runs are being carried out", "try again when one has ended")
@@ -158,17 +201,66 @@ func (s *Server) startRun(who *Caller, q NewRun) (string, error) {
 	}
 }
 
-// cancelRun cancels a run and waits until it has ended.
-func (s *Server) cancelRun(ctx context.Context, in *asked, id string) error {
+// openRun opens a run and returns its ID.
+func (s *Server) openRun(ctx context.Context, who *Caller, q NewRun) (string, error) {
+	release, ok := s.opened.Take(who.Person)
+	if !ok {
+		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many runs are open", "finish one, or try again later")
+		p.retry = "5"
+		return "", p
+	}
+	id, err := s.o.Runs.Open(ctx, who, q, release)
+	if err != nil {
+		release()
+	}
+	return id, err
+}
+
+// openFor finds an open run to which the caller adds a call.
+func (s *Server) openFor(ctx context.Context, in *asked, id string, mode CallMode) (uuid.UUID, error) {
+	if mode.Planning || mode.Frozen != nil {
+		return uuid.Nil, fault.New(fault.ArgsInvalid, "planning and frozen belong to the run").In("body").WithHint("give planning when the run is opened, or leave out run_id")
+	}
+	found, err := s.run(ctx, in, id)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return found.ID, stillRuns(found)
+}
+
+func stillRuns(r ledger.Run) error {
+	if r.Status == ledger.Running {
+		return nil
+	}
+	return fault.New(fault.Conflict, "the run has ended: it is %s", r.Status).WithHint("open another run: POST /v1/runs without a plan")
+}
+
+// endRun ends a run and waits until it has ended. Only cancel ends the run of a plan.
+func (s *Server) endRun(ctx context.Context, in *asked, id string, cancel bool) error {
 	r := s.underWay.find(id)
 	found, err := s.run(ctx, in, id)
+	if err != nil {
+		return err
+	}
+	if err := stillRuns(found); err != nil {
+		return err
+	}
+	if open, err := s.o.EndRun(ctx, id, cancel); open || err != nil {
+		return err
+	}
+	if r == nil {
+		found, err = s.o.Runs.Run(ctx, id) // it may have ended meanwhile
+		if err == nil {
+			err = stillRuns(found)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
-	case found.Status != "running":
-		return fault.New(fault.Conflict, "the run has ended: it is %s", found.Status)
 	case r == nil:
 		return fault.New(fault.Conflict, "another process carries out the run").WithHint("a run that was queued: POST /v1/queue/%s/cancel; else end that process, or revoke the run's grant", id)
+	case !cancel:
+		return fault.New(fault.Conflict, "the run carries out a plan, and ends with it").WithHint("POST /v1/runs/%s/cancel ends it before", id)
 	}
 	r.cancel()
 	select {

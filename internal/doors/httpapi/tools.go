@@ -3,20 +3,25 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Tools lists and calls the tools of the catalog.
 type Tools interface {
 	Tools(ctx context.Context, q ToolQuery) (ToolList, error)
 	Tool(ctx context.Context, id string) (catalog.Described, error) // fault.ToolUnknown
-	// Invoke makes a call, in a run of its own under the caller's grant. An error means
-	// that the tool was not called.
+	// Invoke makes a call under the caller's grant, in a run of its own or in an open one. An
+	// error means that the tool was not called.
 	Invoke(ctx context.Context, who *Caller, id string, args map[string]any, mode CallMode) (Invocation, error)
 	// Change shows a person how a tool changed since it was accepted: fault.ToolUnknown.
 	Change(ctx context.Context, person, id string) (ToolChange, error)
@@ -95,34 +100,71 @@ func (s *Server) tools() {
 		ID   string `path:"tool_id" maxLength:"300" example:"time.now"`
 		Body *struct {
 			Args map[string]any `json:"args,omitempty" nullable:"false" doc:"As the tool's input_schema says"`
+			Run  string         `json:"run_id,omitempty" maxLength:"100" doc:"An open run to which the call is added; missing: the call has a run of its own"`
+			Wait int            `json:"wait,omitempty" minimum:"0" maximum:"600" doc:"Seconds to wait for a person's answer where the policy asks; then the call goes on"`
 			CallMode
 		} `nameHint:"ToolArgs"`
 	}
 	route(s, operation{
 		id: "invokeTool", method: http.MethodPost, path: "/v1/tools/{tool_id}/invoke", tag: "tools", action: "tools.invoke", summary: "Call a tool",
-		text: "One call in a run of its own, under the caller's grant: decided, recorded and confined as any other. A call that is refused is a problem; one that fails is an answer. " +
+		text: "One call in a run of its own, or in the open run of run_id, under the caller's grant: decided, recorded and confined as any other. A call that is refused is a problem; one that fails is an answer. " +
+			"With wait, the response to a call that needs approval comes once a person has answered and the call has ended, or after that time: it is then E1002, with approval_id, and the question stays open. " +
 			"The call is cancelled if the client leaves. With an Idempotency-Key it goes on: repeat the request to get the answer.",
 		errors: []int{404, 409}, request: map[string]any{"args": map[string]any{}},
 		answer:   map[string]any{"run_id": sampleSession, "call": 1, "tool": "time.now", "status": "completed", "output": map[string]any{}, "duration_ms": 1.2, "at": "2026-11-21T12:00:00Z"},
-		makesRun: always, recall: s.recallCall,
+		makesRun: makesOwnRun, addsTo: openRunOf, recall: s.recallCall,
 	}, func(ctx context.Context, in *invoke) (*struct{ Body Invocation }, error) {
-		args, mode := map[string]any{}, CallMode{}
+		args, mode, err := map[string]any{}, CallMode{}, error(nil)
 		if in.Body != nil {
 			mode = in.Body.CallMode
 			if in.Body.Args != nil {
 				args = in.Body.Args
+			}
+			if in.Body.Wait > 0 {
+				release, err := s.seatInPlace(ctx, in.x)
+				if err != nil {
+					return nil, err
+				}
+				defer release()
+				mode.AnswerBy = time.Now().Add(time.Duration(in.Body.Wait) * time.Second)
+			}
+			if in.Body.Run != "" {
+				if mode.In, err = s.openFor(ctx, &in.asked, in.Body.Run, mode); err != nil {
+					return nil, err
+				}
 			}
 		}
 		mode.Run = in.x.run
 		ctx, stop := s.outlives(ctx, in.x)
 		defer stop()
 		out, err := s.o.Tools.Invoke(ctx, in.who, in.ID, args, mode)
+		if mode.In != uuid.Nil {
+			in.x.atCall(mode.In, out.Call, err)
+		}
 		if err != nil {
+			in.x.untouched = stoppedWaiting(err)
 			return nil, err
 		}
 		return &struct{ Body Invocation }{out}, nil
 	})
 	s.toolChanges()
+}
+
+// stoppedWaiting reports whether a call was refused because the service ended while it waited for an
+// answer: it was not made.
+func stoppedWaiting(err error) bool {
+	var p *Problem
+	return errors.As(err, &p) && p.Code == fault.Interrupted.Error()
+}
+
+// atCall says where the call of a request is that was added to an open run.
+func (x *exchange) atCall(run uuid.UUID, call int, err error) {
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		call = p.Call
+	}
+	if call > 0 {
+		x.Header().Set("Location", store.RunPlace+run.String()+callsPlace+"/"+strconv.Itoa(call))
+	}
 }
 
 // Refusal is the error of [Tools].Invoke for a call that was refused. The problem has the

@@ -250,7 +250,7 @@ type CallResult struct {
 }
 
 // Result gives the result of the one call of a run: fault.RunUnknown.
-func (h *History) Result(ctx context.Context, id string) (CallResult, error) {
+func (h *History) Result(ctx context.Context, id string, index int) (CallResult, error) {
 	st, err := h.Reader(ctx)
 	if err != nil {
 		return CallResult{}, err
@@ -259,7 +259,7 @@ func (h *History) Result(ctx context.Context, id string) (CallResult, error) {
 	if r.Run, err = st.Run(ctx, id); err != nil {
 		return r, err
 	}
-	if r.Call, err = st.Call(ctx, r.Run.Seq, 1); err != nil {
+	if r.Call, err = st.Call(ctx, r.Run.Seq, index); err != nil {
 		return r, err
 	}
 	if r.Output, err = output(ctx, st, r.Call); err != nil {

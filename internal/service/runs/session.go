@@ -63,7 +63,7 @@ func (s *Session) Call(ctx context.Context, c runner.Call) (runner.Outcome, erro
 // unknown, so no flow can be decided.
 func noContext() error {
 	return fault.New(fault.FlowRefused, "the policies have flows, and a call in a run of its own has no context to decide them by").
-		WithHint("make the calls in one run: as a plan (POST /v1/runs), in a session, or over MCP")
+		WithHint("make the calls in one run: open it (POST /v1/runs without a plan) and send its run_id with each call; or use a plan, a session or MCP")
 }
 
 // Refuse records a call that cannot be made, as one whose arguments are no JSON,
@@ -151,7 +151,10 @@ func (s *Session) close(why error) {
 
 // End waits for the calls that are under way and records how the session ended: denied if a
 // call was, else failed if one did not complete, else completed. Result has the counts then.
-func (s *Session) End(ctx context.Context) error {
+func (s *Session) End(ctx context.Context) error { return s.end(ctx, tool.Pending) }
+
+// end is End with another status than that of the calls, unless it is Pending.
+func (s *Session) end(ctx context.Context, status tool.Status) error {
 	s.close(fault.New(fault.Usage, "the session has ended"))
 	s.calls.Wait()
 	s.mu.Lock()
@@ -159,12 +162,14 @@ func (s *Session) End(ctx context.Context) error {
 	if s.result.Status != tool.Pending {
 		return nil
 	}
-	n, status := s.Run.Counts(), tool.Completed
-	switch {
+	switch n := s.Run.Counts(); {
+	case status != tool.Pending:
 	case n.Denied > 0:
 		status = tool.StatusDenied
 	case n.Failed > 0:
 		status = tool.Failed
+	default:
+		status = tool.Completed
 	}
 	var err error
 	s.result, err = s.Finish(ctx, s.result, status, nil)

@@ -19,8 +19,10 @@ type Limits struct {
 	Runs        int // of plans at once
 	Streams     int // of events at once
 	Clients     int // of MCP at once
+	OpenRuns    int // runs without a plan at once
 	Refused     int // requests a second of one address without a valid grant
 	Turn        time.Duration
+	RunIdle     time.Duration // without a call, after which an open run ends
 }
 
 // limitsFields reads the section limits.
@@ -31,6 +33,6 @@ func (r *reader) limitsFields(l *Limits) document.Fields {
 		"header_bytes": number(&l.Header, 4<<10, 1<<20), "body_bytes": number(&l.Body, 64<<10, 64<<20), "file_bytes": number(&l.File, 64<<10, 1<<30),
 		"requests": number(&l.Requests, 2, math.MaxInt32), "uploads": number(&l.Uploads, 2, math.MaxInt32), "runs": number(&l.Runs, 2, math.MaxInt32),
 		"streams": number(&l.Streams, 2, math.MaxInt32), "mcp_clients": number(&l.Clients, 2, math.MaxInt32), "refused_per_second": number(&l.Refused, 1, 10_000),
-		"turn": r.Duration(&l.Turn),
+		"open_runs": number(&l.OpenRuns, 2, math.MaxInt32), "turn": r.Duration(&l.Turn), "open_run_idle": r.Duration(&l.RunIdle),
 	}
 }

@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/callers"
+	"github.com/remitrun/remit/internal/service/history"
+)
+
+// seatInPlace takes a seat of an event stream for a request that waits for a person, and gives its
+// place among the requests back: others need that.
+func (s *Server) seatInPlace(ctx context.Context, x *exchange) (release func(), err error) {
+	release, err = s.seat(ctx, x.who)
+	if err == nil {
+		x.leave()
+	}
+	return release, err
+}
+
+func (s *Server) getApproval() {
+	type one struct {
+		asked
+		ApprovalPath
+		Wait int `query:"wait" minimum:"0" maximum:"600" doc:"Seconds to wait until the question is answered or closed"`
+	}
+	route(s, operation{
+		id: "getApproval", method: http.MethodGet, path: "/v1/approvals/{approval_id}", tag: "approvals", action: "approvals.read", summary: "Get a question",
+		text:   "With wait, the response comes once the question is answered or closed, or after that time: look at state. It also comes when the service stops.",
+		errors: []int{404}, answer: exampleApproval,
+	}, func(ctx context.Context, in *one) (*struct{ Body store.Approval }, error) {
+		q, err := s.question(ctx, &in.asked, in.ID)
+		if err == nil && in.Wait > 0 && q.State == store.Waiting {
+			q, err = s.awaitAnswer(ctx, &in.asked, q, time.Duration(in.Wait)*time.Second)
+		}
+		return &struct{ Body store.Approval }{q}, err
+	})
+}
+
+// lookEvery is how often a question is read again without an event about it: it may have lapsed, or
+// been answered before the events were followed.
+const lookEvery = 2 * time.Second
+
+// awaitAnswer waits until a question is answered or closed, at most for a time, while the caller may
+// see it.
+func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, most time.Duration) (store.Approval, error) {
+	release, err := s.seatInPlace(ctx, in.x)
+	if err != nil {
+		return q, err
+	}
+	defer release()
+	ctx, refuse := callers.Watch(ctx, s.o.Gate, in.who, callers.CheckEvery)
+	defer refuse()
+	over := time.NewTimer(most)
+	defer over.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	news, stop := s.newsOf(ctx, q.ID.String())
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if why := context.Cause(ctx); fault.CodeOf(why) != fault.Internal {
+				return q, unauthenticated(why)
+			}
+			return q, nil // the client has left
+		case <-over.C:
+			return q, nil
+		case <-s.draining:
+			return q, nil
+		case <-news:
+		case <-look.C:
+		}
+		now, err := s.question(ctx, in, q.ID.String())
+		if ctx.Err() != nil || fault.Passing(err) {
+			continue
+		}
+		if q = now; err != nil || q.State != store.Waiting {
+			return q, err
+		}
+	}
+}
+
+// newsOf tells of the events of a question, until stop is called.
+func (s *Server) newsOf(ctx context.Context, id string) (news <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ch, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		if s.o.Audit == nil {
+			return
+		}
+		_ = s.o.Audit.Follow(ctx, nil, func(b *history.Batch) error { // the question is read again at an interval, too
+			if slices.ContainsFunc(b.Events, func(e history.AuditEvent) bool { return e.Approval == id }) {
+				select {
+				case ch <- struct{}{}:
+				default: // told already
+				}
+			}
+			return nil
+		})
+	}()
+	return ch, func() { cancel(); <-done }
+}
