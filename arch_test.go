@@ -214,7 +214,8 @@ var mayImport = map[string]string{
 	"doors/admission":  "record/store net net/http syscall",
 	"doors/hookrelay":  "base/fault doors/hookwire golang.org/x/sys net os",
 	"doors/hookwire":   "golang.org/x/sys",
-	"doors/keeper":     "confine/sandbox base/fault base/pause base/wholefile doors/hookrelay doors/hookwire service/home golang.org/x/sys net os syscall",
+	"doors/port":       "base/fault crypto/rand net",
+	"doors/keeper":     "confine/sandbox confine/sandbox/linux base/fault base/pause base/wholefile doors/hookrelay doors/hookwire service/home golang.org/x/sys net os syscall",
 	"doors/hook":       "doors/hookwire base/canon base/clip base/fault base/redact base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
 	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http base/redact",
 	"service/signin":   "base/fault net net/http",
@@ -235,7 +236,7 @@ var mayImport = map[string]string{
 		net net/http os os/exec
 	`,
 	"cli": `
-		doors/hook doors/hookrelay doors/hookwire doors/keeper doors/listen
+		doors/hook doors/hookrelay doors/hookwire doors/keeper doors/listen doors/port
 		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/filelabels service/grants service/history service/home service/images service/keys service/logins service/models service/modules service/notify service/overview service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/workers service/witnesses
 		tools/packages
 		agents/agent agents/capability agents/chat

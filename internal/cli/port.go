@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,13 +11,12 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
-	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 	"github.com/remitrun/remit/internal/doors/keeper"
 	"github.com/remitrun/remit/internal/doors/port"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// portRequest is what remit port was asked for.
+// portRequest is the request of remit port.
 type portRequest struct {
 	session string // the beginning of its ID
 	at      uint16 // of this machine; 0: a free port
@@ -120,13 +118,7 @@ func (s *session) servePort(ctx context.Context, dir string, list []sandbox.Open
 		return noServer(list, inside)
 	}
 	in := list[i]
-	d, err := port.New(q.at, inside, func(ctx context.Context) (net.Conn, error) {
-		sockets, err := keeper.Sockets(ctx, dir, in)
-		if err != nil {
-			return nil, err
-		}
-		return linux.DialInside(ctx, sockets, inside)
-	})
+	d, err := port.New(q.at, inside, keeper.Dialer(dir, in, inside))
 	if err != nil {
 		return err
 	}

@@ -265,7 +265,7 @@ func (c *call) own(where string) bool {
 }
 
 // public are the files of /proc/PID that all processes may read, also when the supervisor could
-// read more than the process. Of fd it is the list; what is in it is not opened for others.
+// read more than the process. The folder fd is only listed: jumps refuses to open its links.
 var public = []string{"cgroup", "cmdline", "comm", "fd", "schedstat", "stat", "statm", "status", "task"}
 
 // machineFacts are the readable files of /proc outside of the folders of processes: facts about the processor, the memory and

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 	"github.com/remitrun/remit/internal/doors/hookwire"
 )
 
@@ -55,9 +57,20 @@ func Sessions(ctx context.Context, dir string) (list []sandbox.OpenSession, err 
 	return list, err
 }
 
-// Sockets makes the sockets of one connection in the network of a session's sandbox. Without a keeper, or without that sandbox, the
-// error is fault.NotFound.
-func Sockets(ctx context.Context, dir string, in sandbox.OpenSession) (out []*os.File, err error) {
+// Dialer returns a function that connects to a port of the loopback addresses in a session's sandbox. Without a keeper, or without
+// that sandbox, the function's error is fault.NotFound.
+func Dialer(dir string, in sandbox.OpenSession, port uint16) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		made, err := sockets(ctx, dir, in)
+		if err != nil {
+			return nil, err
+		}
+		return linux.DialInside(ctx, made, port)
+	}
+}
+
+// sockets makes the sockets of one connection in the network of a session's sandbox.
+func sockets(ctx context.Context, dir string, in sandbox.OpenSession) (out []*os.File, err error) {
 	a, err := ask(ctx, dir, hookwire.Request{Port: true, Args: []string{in.ID, in.Workspace}})
 	for _, fd := range a.Files {
 		out = append(out, os.NewFile(uintptr(fd), "socket"))

@@ -4,7 +4,7 @@ package keeper
 
 import (
 	"context"
-	"os"
+	"net"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
@@ -25,5 +25,7 @@ func Stop(context.Context, string) (Status, error) { return Status{}, errLinux }
 // Sessions is only available on Linux.
 func Sessions(context.Context, string) ([]sandbox.OpenSession, error) { return nil, errLinux }
 
-// Sockets is only available on Linux.
-func Sockets(context.Context, string, sandbox.OpenSession) ([]*os.File, error) { return nil, errLinux }
+// Dialer is only available on Linux.
+func Dialer(string, sandbox.OpenSession, uint16) func(context.Context) (net.Conn, error) {
+	return func(context.Context) (net.Conn, error) { return nil, errLinux }
+}

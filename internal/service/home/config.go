@@ -49,7 +49,7 @@ func FromEnv(environ []string) (Config, error) {
 	return c, c.readSettings()
 }
 
-// SearchPath lists the folders of the person's PATH. Programs are looked up there only to find what a policy names.
+// SearchPath lists the folders of the person's PATH. No command is looked up there.
 func (c Config) SearchPath() []string {
 	path, _ := c.Lookup("PATH")
 	return filepath.SplitList(path)

@@ -43,7 +43,7 @@ func (c *Child) fell() {
 	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
 }
 
-// Signal sends a signal to the command's own process, not to those that it has started.
+// Signal sends a signal to the command's own process, but not to its children.
 func (c *Child) Signal(sig unix.Signal) {
 	root := c.pid()
 	for pid, parent := range descendants(root) {
