@@ -214,7 +214,7 @@ var mayImport = map[string]string{
 	"doors/admission":  "record/store net net/http syscall",
 	"doors/hookrelay":  "base/fault doors/hookwire golang.org/x/sys net os",
 	"doors/hookwire":   "golang.org/x/sys",
-	"doors/port":       "base/fault crypto/rand net",
+	"doors/port":       "base/fault crypto/rand net net/http",
 	"doors/keeper":     "confine/sandbox confine/sandbox/linux base/fault base/pause base/wholefile doors/hookrelay doors/hookwire service/home golang.org/x/sys net os syscall",
 	"doors/hook":       "doors/hookwire base/canon base/clip base/fault base/redact base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
 	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http base/redact",

@@ -7,8 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -52,7 +51,7 @@ func New(at, inside uint16, dial func(context.Context) (net.Conn, error)) (*Door
 	d.name = strings.ToLower(rand.Text()) + ".localhost:" + port
 	d.server = &http.Server{
 		Handler: d.guard(d.proxy(dial)), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headBytes,
-		ErrorLog: log.New(io.Discard, "", 0), // clients that have gone
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients that have gone
 	}
 	return d, nil
 }
@@ -100,7 +99,7 @@ func (d *Door) proxy(dial func(context.Context) (net.Conn, error)) http.Handler 
 			MaxResponseHeaderBytes: headBytes, DisableCompression: true,
 		},
 		FlushInterval: -1, // events come as they are sent
-		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			http.Error(w, "No server of the session answers at "+d.inside+". It may have ended, or not begun yet.", http.StatusBadGateway)
 		},

@@ -49,7 +49,7 @@ func door(t *testing.T, dial func(context.Context) (net.Conn, error)) *url.URL {
 }
 
 // ask sends a request to a door under a host name.
-func ask(t *testing.T, u *url.URL, host, path string, header http.Header) (*http.Response, string) {
+func ask(t *testing.T, u *url.URL, host, path string, header http.Header) (status int, location, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+u.Port()+path, http.NoBody)
 	if err != nil {
@@ -66,7 +66,7 @@ func ask(t *testing.T, u *url.URL, host, path string, header http.Header) (*http
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, string(b)
+	return a.StatusCode, a.Header.Get("Location"), string(b)
 }
 
 // TestOnlyTheNameOpens: the server gets no request under another name.
@@ -79,16 +79,16 @@ func TestOnlyTheNameOpens(t *testing.T) {
 	}
 	at := ":" + u.Port()
 	for _, host := range []string{"localhost" + at, "127.0.0.1" + at, "evil.example" + at, "x.localhost" + at, label, label + at, label + ".localhost", label + ".localhost:1", "x" + u.Host, u.Host + "x", label[1:] + ".localhost" + at} {
-		if a, _ := ask(t, u, host, "/", nil); a.StatusCode != http.StatusMisdirectedRequest {
-			t.Errorf("%s: status %d", host, a.StatusCode)
+		if status, _, _ := ask(t, u, host, "/", nil); status != http.StatusMisdirectedRequest {
+			t.Errorf("%s: status %d", host, status)
 		}
 	}
 	if served != 0 {
 		t.Errorf("the server got %d requests", served)
 	}
 	for _, host := range []string{u.Host, strings.ToUpper(u.Host)} {
-		if a, _ := ask(t, u, host, "/", nil); a.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d", host, a.StatusCode)
+		if status, _, _ := ask(t, u, host, "/", nil); status != http.StatusOK {
+			t.Errorf("%s: status %d", host, status)
 		}
 	}
 	if other := open(t, http.NotFoundHandler()); strings.HasPrefix(other.Host, label) {
@@ -111,9 +111,9 @@ func TestEachSideSeesItsOwnNames(t *testing.T) {
 		{"https://evil.example", "https://evil.example", "https://other.example/", "https://other.example/"},
 		{own + ".evil.example", own + ".evil.example", "//localhost:3000/x", "//localhost:3000/x"},
 	} {
-		a, body := ask(t, u, u.Host, "/?to="+url.QueryEscape(c.to), http.Header{"Origin": {c.origin}, "Referer": {c.origin + "/p"}, "X-Forwarded-For": {"1.2.3.4"}})
-		if want := "localhost:3000 " + c.seen + " " + c.seen + "/p "; body != want || a.Header.Get("Location") != c.told {
-			t.Errorf("%+v: the server saw %q, the browser %q", c, body, a.Header.Get("Location"))
+		_, told, body := ask(t, u, u.Host, "/?to="+url.QueryEscape(c.to), http.Header{"Origin": {c.origin}, "Referer": {c.origin + "/p"}, "X-Forwarded-For": {"1.2.3.4"}})
+		if want := "localhost:3000 " + c.seen + " " + c.seen + "/p "; body != want || told != c.told {
+			t.Errorf("%+v: the server saw %q, the browser %q", c, body, told)
 		}
 	}
 }
@@ -144,6 +144,7 @@ func TestAWebSocketPasses(t *testing.T) {
 	if err != nil || a.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("%+v, %v", a, err)
 	}
+	defer a.Body.Close()
 	fmt.Fprint(conn, "hi\n")
 	if line, err := in.ReadString('\n'); line != "said hi\n" {
 		t.Errorf("got %q, %v", line, err)
@@ -161,12 +162,12 @@ func TestAnEndedServerIsTold(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 	})
-	a, body := ask(t, u, u.Host, "/", nil)
-	if a.StatusCode != http.StatusBadGateway || !strings.Contains(body, "http://localhost:3000") || strings.Contains(body, "names") {
-		t.Errorf("status %d, %q", a.StatusCode, body)
+	status, _, body := ask(t, u, u.Host, "/", nil)
+	if status != http.StatusBadGateway || !strings.Contains(body, "http://localhost:3000") || strings.Contains(body, "names") {
+		t.Errorf("status %d, %q", status, body)
 	}
 	ended = false
-	if a, body := ask(t, u, u.Host, "/", nil); a.StatusCode != http.StatusOK || body != "ok" {
-		t.Errorf("status %d, %q", a.StatusCode, body)
+	if status, _, body := ask(t, u, u.Host, "/", nil); status != http.StatusOK || body != "ok" {
+		t.Errorf("status %d, %q", status, body)
 	}
 }
