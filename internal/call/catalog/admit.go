@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/infer"
@@ -231,11 +232,18 @@ func (a *admission) unusable(s *tool.Spec) string {
 		case inspect.TooDeep(part.schema):
 			return "its " + part.name + " schema is nested too deep to be looked at"
 		}
-		if _, err := canon.Decode(part.schema); err != nil {
+		doc, err := canon.Decode(part.schema)
+		if err != nil {
 			return fmt.Sprintf("its %s schema is not JSON that everybody reads alike: %v", part.name, err)
 		}
 		if bad := inspect.Names(part.schema); bad != "" {
 			return fmt.Sprintf("its %s schema has a name with characters that cannot be seen: %s", part.name, bad)
+		}
+		if part.name != "input" {
+			continue // results are not checked against it
+		}
+		if err := schema.Unusable(doc); err != nil {
+			return fmt.Sprintf("its input schema cannot be used: %v", err)
 		}
 	}
 	return ""

@@ -13,6 +13,30 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
+// A keyword that cannot be used does not cost the tool: arguments are checked without it.
+func TestUnusableKeywordsCostNoTool(t *testing.T) {
+	for _, keyword := range []string{`"pattern":"^(?!x)"`, `"exclusiveMinimum":true`, `"required":null`, `"properties":null`, `"$ref":"#/$defs/none"`, `"$ref":"https://example.com/s.json"`} {
+		for at, form := range map[string]string{"root": `{"type":"object",%s}`, "argument": `{"type":"object","properties":{"a":{%s}}}`} {
+			odd := mcp("mcp:a:odd", "d")
+			odd.spec.Input = json.RawMessage(strings.Replace(form, "%s", keyword, 1))
+			c := open(t, catalog.Config{}, offer("mcp:a", odd))
+			if l := c.List(t.Context(), catalog.Filter{}); len(l.Refused) != 0 {
+				t.Errorf("%s at the %s: refused %v", keyword, at, l.Refused)
+				continue
+			}
+			e, err := c.Lookup("mcp:a:odd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range []tool.Args{nil, {}, {"a": "x"}, {"b": true}} {
+				if err := e.Validate(args); err != nil {
+					t.Errorf("%s at the %s: %v: %v", keyword, at, args, err)
+				}
+			}
+		}
+	}
+}
+
 func TestNamesAndSchemasThatAreRefused(t *testing.T) {
 	with := func(change func(*fake)) *fake {
 		f := mcp("mcp:a:bad", "d")
@@ -42,6 +66,9 @@ func TestNamesAndSchemasThatAreRefused(t *testing.T) {
 		"a key twice":                       {with(schema(`{"description":"good","description":"evil"}`)), "its input schema is not JSON"},
 		"a deep schema":                     {with(schema(strings.Repeat(`{"not":`, 70) + "{}" + strings.Repeat("}", 70))), "nested too deep"},
 		"an argument that hides":            {with(schema(`{"properties":{"pa\u200bth":{}}}`)), `characters that cannot be seen: pa\u{200b}th`},
+		"arguments that are a list":         {with(schema(`{"type":"array"}`)), "its input schema cannot be used: type: "},
+		"a draft that is not known":         {with(schema(`{"$schema":"https://example.com/own"}`)), "its input schema cannot be used: $schema: "},
+		"no schema at all":                  {with(schema(`5`)), "its input schema cannot be used: expected a schema"},
 		"a huge schema":                     {with(schema(`"` + strings.Repeat("x", 2<<20) + `"`)), "the most is 1048576"},
 		"a huge description":                {mcp("mcp:a:bad", strings.Repeat("x", 100<<10)), "the most is 65536"},
 	}
