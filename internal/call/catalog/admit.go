@@ -70,12 +70,14 @@ func (c *Catalog) admit(source string, tools []permit.Tool) *snapshot {
 		if byID[id] == nil {
 			order = append(order, id)
 		}
-		byID[id] = append(byID[id], one.l)
+		if !slices.ContainsFunc(byID[id], func(l *listed) bool { return l.digest == one.l.digest }) {
+			byID[id] = append(byID[id], one.l) // a list that repeats itself has each tool once
+		}
 	}
 	once := order[:0]
 	for _, id := range order {
 		if n := len(byID[id]); n > 1 {
-			a.refuse(string(id), "its source has %d tools of this name", n)
+			a.refuse(string(id), "its source has %d different tools of this name", n)
 			continue
 		}
 		once = append(once, id)

@@ -37,6 +37,35 @@ func TestUnusableKeywordsCostNoTool(t *testing.T) {
 	}
 }
 
+// A list that has the same tool several times has it once. Of two tools of one name that differ
+// neither is listed.
+func TestToolsOfOneName(t *testing.T) {
+	other := func(change func(*fake)) *fake { f := mcp("mcp:a:x", "d"); change(f); return f }
+	yes := true
+	for name, tt := range map[string]struct {
+		twins []*fake
+		ok    bool
+	}{
+		"twice the same":      {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:x", "d")}, true},
+		"many times the same": {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:y", "d"), mcp("mcp:a:x", "d"), mcp("mcp:a:y", "d"), mcp("mcp:a:x", "d")}, true},
+		"another description": {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:x", "e")}, false},
+		"another title":       {[]*fake{mcp("mcp:a:x", "d"), other(func(f *fake) { f.spec.Title = "t" })}, false},
+		"another schema":      {[]*fake{mcp("mcp:a:x", "d"), other(func(f *fake) { f.spec.Input = json.RawMessage(`{"type":"object"}`) })}, false},
+		"another hint":        {[]*fake{mcp("mcp:a:x", "d"), other(func(f *fake) { f.hints.ReadOnly = &yes })}, false},
+		"one differs":         {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:x", "d"), mcp("mcp:a:x", "e")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, catalog.Config{}, offer("mcp:a", tt.twins...)).List(t.Context(), catalog.Filter{})
+			if n := strings.Count(strings.Join(ids(l), " ")+" ", "mcp:a:x "); n != map[bool]int{true: 1}[tt.ok] {
+				t.Errorf("listed are %v", ids(l))
+			}
+			if tt.ok != (len(l.Refused) == 0) || !tt.ok && (l.Refused[0].ID != "mcp:a:x" || l.Refused[0].Why != "its source has 2 different tools of this name") {
+				t.Errorf("refused are %v", l.Refused)
+			}
+		})
+	}
+}
+
 func TestNamesAndSchemasThatAreRefused(t *testing.T) {
 	with := func(change func(*fake)) *fake {
 		f := mcp("mcp:a:bad", "d")

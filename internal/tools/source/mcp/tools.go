@@ -65,8 +65,9 @@ func (s *Server) tools(ctx context.Context, l *live, version string) ([]*Tool, e
 		return nil, nil // it has only other things
 	}
 	var out []*Tool
-	params := &sdk.ListToolsParams{}
+	params, asked := &sdk.ListToolsParams{}, map[string]bool{}
 	for range maxPages {
+		asked[params.Cursor] = true
 		res, err := l.session.ListTools(ctx, params)
 		if err != nil {
 			return nil, s.wrong(ctx, l, time.Now(), err)
@@ -79,7 +80,7 @@ func (s *Server) tools(ctx context.Context, l *live, version string) ([]*Tool, e
 		if len(out) > maxTools {
 			return nil, fault.New(fault.ToolFailed, "the MCP server %q lists more than %d tools", s.cfg.Name, maxTools)
 		}
-		if res.NextCursor == "" || res.NextCursor == params.Cursor {
+		if asked[res.NextCursor] { // also "", which is the first page's and ends a list
 			l.mu.Lock()
 			l.toolsOf = true
 			l.mu.Unlock()
