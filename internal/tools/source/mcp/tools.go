@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -253,7 +254,8 @@ func result(server string, res *sdk.CallToolResult) (tool.Result, error) {
 	raw, err := json.Marshal(struct {
 		Content    []sdk.Content `json:"content"`
 		Structured any           `json:"structured,omitempty"`
-	}{res.Content, res.StructuredContent})
+		Meta       sdk.Meta      `json:"_meta,omitempty"`
+	}{res.Content, res.StructuredContent, ownMeta(res.Meta)})
 	if err != nil {
 		return tool.Result{}, fault.Wrap(fault.OutputInvalid, err, "the MCP server %q answered with what cannot be written as JSON", server)
 	}
@@ -268,6 +270,20 @@ func result(server string, res *sdk.CallToolResult) (tool.Result, error) {
 		return tool.Result{Output: out}, fault.New(fault.ToolFailed, "the tool failed: %s", quoted(contentText(res.Content), 1000))
 	}
 	return tool.Result{Output: out}, nil
+}
+
+// ownMeta is what a server says besides a result, without the keys that the protocol keeps for itself:
+// they are about this connection.
+func ownMeta(m sdk.Meta) sdk.Meta {
+	out := sdk.Meta{}
+	for key, v := range m {
+		prefix, _, _ := strings.Cut(key, "/")
+		labels := strings.Split(prefix, ".")
+		if prefix == key || !slices.Contains(labels, "modelcontextprotocol") && !slices.Contains(labels, "mcp") {
+			out[key] = v
+		}
+	}
+	return out
 }
 
 // object reads JSON that is recorded.
