@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -180,6 +181,7 @@ func (t *Tool) runOn(ctx context.Context, l *live, p permit.Permit, args tool.Ar
 		if coded := (*fault.Error)(nil); errors.As(err, &coded) {
 			return res, err
 		}
+		res.Output = errorDetails(err)
 		return res, s.wrong(ctx, l, begun, err)
 	}
 	l.ok()
@@ -329,6 +331,22 @@ func (s *Server) wrong(ctx context.Context, l *live, begun time.Time, err error)
 		return fault.Wrap(code, werr, "the MCP server %q refused the call (%d): %s", s.cfg.Name, werr.Code, quoted(werr.Message, 500))
 	}
 	return l.explain(err, "did not answer the call")
+}
+
+// maxErrorData is how many bytes of an error's data are kept.
+const maxErrorData = 16 << 10
+
+// errorDetails is what a server's error says besides its message; nil: nothing.
+func errorDetails(err error) map[string]any {
+	werr := (*jsonrpc.Error)(nil)
+	if !errors.As(err, &werr) || !has(werr.Data) {
+		return nil
+	}
+	data, err := canon.Decode(werr.Data)
+	if err != nil || len(werr.Data) > maxErrorData {
+		data = clip.Text(strings.ToValidUTF8(string(werr.Data), "\uFFFD"), maxErrorData)
+	}
+	return map[string]any{"error": map[string]any{"code": json.Number(strconv.FormatInt(werr.Code, 10)), "data": data}}
 }
 
 // notFound is the code for resources that there are not, in older revisions.
