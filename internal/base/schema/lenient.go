@@ -50,7 +50,7 @@ func admitsObject(t any) bool {
 	return !known
 }
 
-// usable returns the keywords of a schema without those that have the value null.
+// usable returns the keywords of a schema except keywords with the value null.
 func usable(m map[string]any) map[string]any {
 	out := make(map[string]any, len(m))
 	for key, v := range m {

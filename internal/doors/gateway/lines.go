@@ -16,8 +16,8 @@ import (
 )
 
 // The SDK ends a connection at the first line that it cannot read, and reads IDs as float64. lines
-// gives it only what it can read: it answers other lines itself, as JSON-RPC says, and replaces an ID
-// that would change by a name, which answers turns back.
+// gives it only valid messages: it answers other lines itself, as JSON-RPC says. An ID that would
+// change has a name in its place, and answers writes the ID again.
 
 // lines is a client's standard input.
 type lines struct {
@@ -124,7 +124,7 @@ func (l *lines) dropBlock() {
 	}
 }
 
-// pass passes on the messages of one JSON text, and answers those that are none.
+// pass passes on the messages of one JSON text, and answers its other parts.
 func (l *lines) pass(text []byte) {
 	if !json.Valid(text) {
 		l.refuse(jsonrpc.CodeParseError, "the line is not valid JSON")
@@ -240,7 +240,7 @@ func (a *answers) name(id json.RawMessage) json.RawMessage {
 	return json.RawMessage(`"` + a.tag + string(id) + `"`)
 }
 
-// refuse answers what is not a message.
+// refuse answers a line that is not a message.
 func (l *lines) refuse(code int, why string) {
 	text := `{"jsonrpc":"2.0","id":null,"error":{"code":` + strconv.Itoa(code) + `,"message":` + strconv.Quote(why) + "}}\n"
 	l.out.mu.Lock()

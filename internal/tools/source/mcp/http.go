@@ -142,7 +142,7 @@ func refusesForNow(status int) bool {
 // refused makes an answer of a refusal: with the error in its body, or with its first words.
 func (w *web) refused(resp *http.Response, call *jsonrpc.Request) *http.Response {
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	_ = resp.Body.Close() // what was read is enough
+	_ = resp.Body.Close() // the rest is not needed
 	status := strings.TrimSpace(fmt.Sprintf("HTTP %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		if _, err := strconv.Atoi(after); err == nil {

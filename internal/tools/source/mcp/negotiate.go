@@ -20,7 +20,7 @@ const rejected = -32005
 
 // noteRefusal keeps a server's refusal to begin as the reason why the connection is of no use. The
 // SDK closes a connection that it cannot begin, which ends the server.
-// What it says is quoted where it is shown.
+// Its message is quoted later, by word.
 func (l *live) noteRefusal(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		res, err := next(ctx, method, req)

@@ -274,8 +274,8 @@ func result(server string, res *sdk.CallToolResult) (tool.Result, error) {
 	return tool.Result{Output: out}, nil
 }
 
-// ownMeta is what a server says besides a result, without the keys that the protocol keeps for itself:
-// they are about this connection.
+// ownMeta returns the _meta of a result without the keys that the protocol reserves: they are about
+// this connection.
 func ownMeta(m sdk.Meta) sdk.Meta {
 	out := sdk.Meta{}
 	for key, v := range m {
@@ -336,7 +336,7 @@ func (s *Server) wrong(ctx context.Context, l *live, begun time.Time, err error)
 // maxErrorData is how many bytes of an error's data are kept.
 const maxErrorData = 16 << 10
 
-// errorDetails is what a server's error says besides its message; nil: nothing.
+// errorDetails returns the code and the data of a server's error as an output; nil: it has no data.
 func errorDetails(err error) map[string]any {
 	werr := (*jsonrpc.Error)(nil)
 	if !errors.As(err, &werr) || !has(werr.Data) {
