@@ -217,7 +217,7 @@ var mayImport = map[string]string{
 	"doors/port":       "base/fault crypto/rand net net/http",
 	"doors/keeper":     "confine/sandbox confine/sandbox/linux base/fault base/pause base/wholefile doors/hookrelay doors/hookwire service/home golang.org/x/sys net os syscall",
 	"doors/hook":       "doors/hookwire base/canon base/clip base/fault base/redact base/regex base/tool authority/policy golang.org/x/text/unicode/norm",
-	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http base/redact",
+	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/schema base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http base/redact",
 	"service/signin":   "base/fault net net/http",
 	"service/logins":   "base/pause base/clip base/fault base/redact record/store crypto/rand net net/http",
 	"service/devices":  "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",

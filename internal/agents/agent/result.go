@@ -60,6 +60,10 @@ func plainResult(o runner.Outcome, chain policy.Chain, most int) result {
 		if r.text = toJSON(pictured(o.Output)); len(r.text) > most {
 			r.text = envelope(out, most)
 		}
+	case len(out) <= most && strings.HasPrefix(string(o.Tool), "mcp:") && o.Output["_meta"] != nil:
+		said := maps.Clone(o.Output)
+		delete(said, "_meta") // is for clients, not for models
+		r.text = toJSON(said)
 	case len(out) <= most:
 		r.text = string(out)
 	default:

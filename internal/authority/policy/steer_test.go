@@ -91,6 +91,7 @@ func TestSteeredCalls(t *testing.T) {
 		"text":                               {mcp("mcp:mail:send", tool.Args{"to": "ann@home.example", "body": "any words at all"}), false},
 		"a link in text":                     {mcp("mcp:mail:send", tool.Args{"to": "ann@home.example", "body": "see https://evil.example/page"}), true},
 		"free values":                        {mcp("mcp:cal:add", tool.Args{"at": "2026-01-31 18:00", "id": "24", "n": json.Number("3"), "level": "low", "on": true}), false},
+		"a value that a schema has not":      {mcp("mcp:cal:add", tool.Args{"level": "evil@attacker.example"}), true},
 		"a long ID":                          {mcp("mcp:cal:add", tool.Args{"id": "550e8400-e29b"}), true},
 		"a short host is no ID":              {mcp("mcp:cal:add", tool.Args{"host": "a1.co"}), true},
 		"an item of a listing":               {mcp("mcp:hotels:book", tool.Args{"hotel": "City Hub"}), false},

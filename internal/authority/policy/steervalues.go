@@ -90,6 +90,27 @@ type argumentSchema struct {
 	Media      string                     `json:"contentMediaType"`
 }
 
+// lists reports whether the schema itself has the value. It does not rely on a check of the arguments,
+// which may have left the keyword out.
+func (s *argumentSchema) lists(value string) bool {
+	if s == nil {
+		return false
+	}
+	for _, one := range append([]any{s.Const}, s.Enum...) {
+		text, ok := one.(string)
+		if !ok {
+			b, err := json.Marshal(one)
+			if text = string(b); err != nil || one == nil {
+				continue
+			}
+		}
+		if text == value {
+			return true
+		}
+	}
+	return false
+}
+
 // schemaOf reads the schema of a tool once. Of one that cannot be read, nothing is free.
 func (f *Flows) schemaOf(t *tool.Spec) *argumentSchema {
 	f.mu.Lock()
@@ -146,7 +167,7 @@ func (k *steering) walk(name string, v any, s *argumentSchema, visit func(name, 
 // argument checks an argument of a tool.
 func (k *steering) argument(name, value string, s *argumentSchema) {
 	switch {
-	case s != nil && (s.Enum != nil || s.Const != nil):
+	case s.lists(value):
 		return
 	case s != nil && strings.HasPrefix(s.Media, "text/") || k.isText(name):
 		k.text(name, value)

@@ -18,19 +18,31 @@ type compiler struct {
 	owner     map[uintptr]*resource // of each schema that is an object
 	nodes     map[uintptr]*node
 	tracks    bool
+	lenient   bool    // keywords that cannot be used are left out
+	partial   []*node // nodes without some of their keywords
+	all       []*node // of a lenient compiler
 }
 
 // identity tells one object of a decoded document from another.
 func identity(m map[string]any) uintptr { return reflect.ValueOf(m).Pointer() }
 
-func compile(doc any) (*Schema, error) {
-	c := &compiler{resources: map[string]*resource{}, owner: map[uintptr]*resource{}, nodes: map[uintptr]*node{}}
+// newCompiler finds the resources of a document, and the one of its root.
+func newCompiler(doc any, lenient bool) (*compiler, *resource, error) {
+	c := &compiler{resources: map[string]*resource{}, owner: map[uintptr]*resource{}, nodes: map[uintptr]*node{}, lenient: lenient}
 	r := &resource{uri: rootURI, draft: 2020, doc: doc}
 	if err := c.index(doc, r, true); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if m, ok := doc.(map[string]any); ok {
 		r = c.owner[identity(m)]
+	}
+	return c, r, nil
+}
+
+func compile(doc any, lenient bool) (*Schema, error) {
+	c, r, err := newCompiler(doc, lenient)
+	if err != nil {
+		return nil, err
 	}
 	root, err := c.schema(doc, r)
 	if err != nil {
@@ -48,6 +60,7 @@ func compile(doc any) (*Schema, error) {
 			}
 		}
 	}
+	c.loosen()
 	return &Schema{root: root, tracks: c.tracks}, nil
 }
 
@@ -80,6 +93,10 @@ func (c *compiler) schema(v any, r *resource) (*node, error) {
 		n := newNode(c.owner[identity(v)])
 		c.nodes[identity(v)] = n
 		k := &keywords{c: c, r: n.resource, n: n, m: v}
+		if c.lenient {
+			k.m = usable(v)
+			c.all = append(c.all, n)
+		}
 		k.compile()
 		return n, k.err
 	}
@@ -100,7 +117,9 @@ func (k *keywords) compile() {
 		k.references(map[string]any{"$ref": k.m["$ref"]})
 		return
 	}
-	k.annotations()
+	if !k.c.lenient {
+		k.annotations()
+	}
 	k.readCounts()
 	k.values()
 	k.lists()
@@ -109,7 +128,12 @@ func (k *keywords) compile() {
 	k.logic()
 }
 
+// fail notes that a keyword cannot be used. A lenient compiler leaves the keyword out.
 func (k *keywords) fail(key, format string, args ...any) {
+	if k.c.lenient {
+		k.c.partial = append(k.c.partial, k.n)
+		return
+	}
 	if k.err == nil {
 		k.err = fmt.Errorf("%s: "+format, append([]any{key}, args...)...)
 	}
@@ -144,18 +168,22 @@ func (k *keywords) readCounts() {
 
 var typeNames = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
+func isTypeName(name string) bool { return slices.Contains(typeNames, name) }
+
 // values reads the keywords for any value, numbers and strings.
 func (k *keywords) values() {
 	n := k.n
 	if v, ok := k.m["type"]; ok {
 		n.types = k.strings("type", v)
 		for _, name := range n.types {
-			if !slices.Contains(typeNames, name) {
+			if !isTypeName(name) {
 				k.fail("type", "%q is not a valid type; expected %s", name, strings.Join(typeNames, ", "))
+				n.types = nil
 			}
 		}
-		if len(n.types) == 0 {
+		if n.types != nil && len(n.types) == 0 {
 			k.fail("type", "expected a type")
+			n.types = nil
 		}
 	}
 	if v, ok := k.m["enum"]; ok {
@@ -186,6 +214,7 @@ func (k *keywords) values() {
 	}
 	if n.multipleOf = k.number("multipleOf"); n.multipleOf != nil && n.multipleOf.Sign() <= 0 {
 		k.fail("multipleOf", "expected a number above 0")
+		n.multipleOf = nil
 	}
 	if v, ok := k.m["pattern"]; ok {
 		n.pattern = k.expression("pattern", v)
@@ -220,16 +249,24 @@ func (k *keywords) objects() {
 	if v, ok := k.m["required"]; ok {
 		if _, isList := v.([]any); !isList {
 			k.fail("required", "expected a list of strings")
+		} else {
+			n.required = k.strings("required", v)
 		}
-		n.required = k.strings("required", v)
 	}
 	n.properties = k.named("properties")
 	n.names = slices.Sorted(maps.Keys(n.properties))
+	n.additional = k.schema("additionalProperties")
+	if _, ok := k.m["properties"].(map[string]any); !ok && k.m["properties"] != nil {
+		n.additional = nil // which properties are additional is not known
+	}
 	patterns := k.named("patternProperties")
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
-		n.patterns = append(n.patterns, patternNode{k.expression("patternProperties", p), patterns[p]})
+		if name := k.expression("patternProperties", p); name != nil {
+			n.patterns = append(n.patterns, patternNode{name, patterns[p]})
+		} else {
+			n.additional = nil
+		}
 	}
-	n.additional = k.schema("additionalProperties")
 	if k.r.draft > 4 {
 		n.propertyNames = k.schema("propertyNames")
 	}
@@ -263,6 +300,7 @@ func (k *keywords) dependents(key string, mixed bool) {
 		n, err := k.c.schema(m[name], k.r)
 		if err != nil {
 			k.fail(key, "%w", err)
+			continue
 		}
 		k.n.dependents = append(k.n.dependents, dependent{name, nil, n})
 	}
@@ -287,6 +325,7 @@ func (k *keywords) references(m map[string]any) {
 		if k.n.ref != nil { // beside $ref: both hold
 			other := newNode(k.r)
 			other.ref = k.n.ref
+			k.c.all = append(k.c.all, other)
 			k.n.allOf = append(k.n.allOf, other)
 		}
 		k.n.ref, k.n.dynamic = to, name
@@ -333,6 +372,7 @@ func (k *keywords) schemas(key string, v any) []*node {
 		var err error
 		if out[i], err = k.c.schema(list[i], k.r); err != nil {
 			k.fail(key, "%d: %w", i, err)
+			out[i] = newNode(k.r)
 		}
 	}
 	return out
@@ -352,6 +392,7 @@ func (k *keywords) named(key string) map[string]*node {
 		var err error
 		if out[name], err = k.c.schema(m[name], k.r); err != nil {
 			k.fail(key, "%s: %w", strconv.Quote(name), err)
+			out[name] = newNode(k.r)
 		}
 	}
 	return out
@@ -372,6 +413,7 @@ func (k *keywords) strings(key string, v any) []string {
 		s, ok := one.(string)
 		if !ok || seen[s] {
 			k.fail(key, "expected different strings")
+			continue
 		}
 		seen[s] = true
 		out = append(out, s)

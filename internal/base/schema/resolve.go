@@ -70,8 +70,8 @@ func (c *compiler) index(v any, r *resource, begins bool) error {
 func (c *compiler) enter(m map[string]any, r *resource, begins bool) (*resource, error) {
 	draft := r.draft
 	if text, ok := m["$schema"].(string); ok {
-		if draft = drafts[strings.TrimSuffix(text, "#")]; draft == 0 {
-			return nil, fmt.Errorf("$schema: %q is not a known draft", text)
+		if draft = c.draftOf(text); draft == 0 {
+			return nil, fmt.Errorf("$schema: %.200q is not a known draft", text)
 		}
 	} else if m["$schema"] != nil {
 		return nil, fmt.Errorf("$schema: expected a string")

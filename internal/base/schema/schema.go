@@ -31,7 +31,9 @@ type Schema struct {
 
 // Compile reads a JSON Schema, of draft 2020-12 unless it says otherwise. The name
 // is for messages.
-func Compile(name string, src []byte) (*Schema, error) {
+func Compile(name string, src []byte) (*Schema, error) { return compileSource(name, src, false) }
+
+func compileSource(name string, src []byte, lenient bool) (*Schema, error) {
 	if len(src) > MaxBytes {
 		return nil, fmt.Errorf("the schema of %s has %d bytes; the maximum is %d", name, len(src), MaxBytes)
 	}
@@ -42,7 +44,7 @@ func Compile(name string, src []byte) (*Schema, error) {
 	if depth(doc) > MaxDepth {
 		return nil, fmt.Errorf("the schema of %s is nested more than %d levels deep", name, MaxDepth)
 	}
-	s, err := compile(doc)
+	s, err := compile(doc, lenient)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s is not valid: %w", name, err)
 	}

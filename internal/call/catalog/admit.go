@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/infer"
@@ -69,12 +70,14 @@ func (c *Catalog) admit(source string, tools []permit.Tool) *snapshot {
 		if byID[id] == nil {
 			order = append(order, id)
 		}
-		byID[id] = append(byID[id], one.l)
+		if !slices.ContainsFunc(byID[id], func(l *listed) bool { return l.digest == one.l.digest }) {
+			byID[id] = append(byID[id], one.l) // a list that repeats itself has each tool once
+		}
 	}
 	once := order[:0]
 	for _, id := range order {
 		if n := len(byID[id]); n > 1 {
-			a.refuse(string(id), "its source has %d tools of this name", n)
+			a.refuse(string(id), "its source has %d different tools of this name", n)
 			continue
 		}
 		once = append(once, id)
@@ -231,11 +234,18 @@ func (a *admission) unusable(s *tool.Spec) string {
 		case inspect.TooDeep(part.schema):
 			return "its " + part.name + " schema is nested too deep to be looked at"
 		}
-		if _, err := canon.Decode(part.schema); err != nil {
+		doc, err := canon.Decode(part.schema)
+		if err != nil {
 			return fmt.Sprintf("its %s schema is not JSON that everybody reads alike: %v", part.name, err)
 		}
 		if bad := inspect.Names(part.schema); bad != "" {
 			return fmt.Sprintf("its %s schema has a name with characters that cannot be seen: %s", part.name, bad)
+		}
+		if part.name != "input" {
+			continue // results are not checked against it
+		}
+		if err := schema.Unusable(doc); err != nil {
+			return fmt.Sprintf("its input schema cannot be used: %v", err)
 		}
 	}
 	return ""

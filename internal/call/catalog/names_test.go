@@ -13,6 +13,59 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
+// A keyword that cannot be used does not cost the tool: arguments are checked without it.
+func TestUnusableKeywordsCostNoTool(t *testing.T) {
+	for _, keyword := range []string{`"pattern":"^(?!x)"`, `"exclusiveMinimum":true`, `"required":null`, `"properties":null`, `"$ref":"#/$defs/none"`, `"$ref":"https://example.com/s.json"`} {
+		for at, form := range map[string]string{"root": `{"type":"object",%s}`, "argument": `{"type":"object","properties":{"a":{%s}}}`} {
+			odd := mcp("mcp:a:odd", "d")
+			odd.spec.Input = json.RawMessage(strings.Replace(form, "%s", keyword, 1))
+			c := open(t, catalog.Config{}, offer("mcp:a", odd))
+			if l := c.List(t.Context(), catalog.Filter{}); len(l.Refused) != 0 {
+				t.Errorf("%s at the %s: refused %v", keyword, at, l.Refused)
+				continue
+			}
+			e, err := c.Lookup("mcp:a:odd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range []tool.Args{nil, {}, {"a": "x"}, {"b": true}} {
+				if err := e.Validate(args); err != nil {
+					t.Errorf("%s at the %s: %v: %v", keyword, at, args, err)
+				}
+			}
+		}
+	}
+}
+
+// A list that has the same tool several times has it once. Of two tools of one name that differ
+// neither is listed.
+func TestToolsOfOneName(t *testing.T) {
+	other := func(change func(*fake)) *fake { f := mcp("mcp:a:x", "d"); change(f); return f }
+	yes := true
+	for name, tt := range map[string]struct {
+		twins []*fake
+		ok    bool
+	}{
+		"twice the same":      {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:x", "d")}, true},
+		"many times the same": {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:y", "d"), mcp("mcp:a:x", "d"), mcp("mcp:a:y", "d"), mcp("mcp:a:x", "d")}, true},
+		"another description": {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:x", "e")}, false},
+		"another title":       {[]*fake{mcp("mcp:a:x", "d"), other(func(f *fake) { f.spec.Title = "t" })}, false},
+		"another schema":      {[]*fake{mcp("mcp:a:x", "d"), other(func(f *fake) { f.spec.Input = json.RawMessage(`{"type":"object"}`) })}, false},
+		"another hint":        {[]*fake{mcp("mcp:a:x", "d"), other(func(f *fake) { f.hints.ReadOnly = &yes })}, false},
+		"one differs":         {[]*fake{mcp("mcp:a:x", "d"), mcp("mcp:a:x", "d"), mcp("mcp:a:x", "e")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, catalog.Config{}, offer("mcp:a", tt.twins...)).List(t.Context(), catalog.Filter{})
+			if n := strings.Count(strings.Join(ids(l), " ")+" ", "mcp:a:x "); n != map[bool]int{true: 1}[tt.ok] {
+				t.Errorf("listed are %v", ids(l))
+			}
+			if tt.ok != (len(l.Refused) == 0) || !tt.ok && (l.Refused[0].ID != "mcp:a:x" || l.Refused[0].Why != "its source has 2 different tools of this name") {
+				t.Errorf("refused are %v", l.Refused)
+			}
+		})
+	}
+}
+
 func TestNamesAndSchemasThatAreRefused(t *testing.T) {
 	with := func(change func(*fake)) *fake {
 		f := mcp("mcp:a:bad", "d")
@@ -42,6 +95,9 @@ func TestNamesAndSchemasThatAreRefused(t *testing.T) {
 		"a key twice":                       {with(schema(`{"description":"good","description":"evil"}`)), "its input schema is not JSON"},
 		"a deep schema":                     {with(schema(strings.Repeat(`{"not":`, 70) + "{}" + strings.Repeat("}", 70))), "nested too deep"},
 		"an argument that hides":            {with(schema(`{"properties":{"pa\u200bth":{}}}`)), `characters that cannot be seen: pa\u{200b}th`},
+		"arguments that are a list":         {with(schema(`{"type":"array"}`)), "its input schema cannot be used: type: "},
+		"a draft that is not known":         {with(schema(`{"$schema":"https://example.com/own"}`)), "its input schema cannot be used: $schema: "},
+		"no schema at all":                  {with(schema(`5`)), "its input schema cannot be used: expected a schema"},
 		"a huge schema":                     {with(schema(`"` + strings.Repeat("x", 2<<20) + `"`)), "the most is 1048576"},
 		"a huge description":                {mcp("mcp:a:bad", strings.Repeat("x", 100<<10)), "the most is 65536"},
 	}

@@ -44,11 +44,18 @@ func (l *listed) described() runner.Entry {
 }
 
 func (l *listed) compile() {
-	l.schema, l.err = schema.Compile(string(l.entry.Spec.ID), l.entry.Spec.Input)
+	compile := schema.CompileUsable // whoever made the tool checks the arguments against all of it
+	if l.source == BuiltIn {
+		compile = schema.Compile
+	}
+	l.schema, l.err = compile(string(l.entry.Spec.ID), l.entry.Spec.Input)
 }
 
 func (l *listed) validate(args tool.Args) error {
 	l.once.Do(l.compile)
+	if l.err != nil && l.source != BuiltIn { // it was accepted by a version that did not look at it
+		return fault.Wrap(fault.ToolFailed, l.err, "%s cannot be called: %v", l.entry.Spec.ID, l.err)
+	}
 	if l.err != nil {
 		return fault.Wrap(fault.Internal, l.err, "the schema of %s is not valid", l.entry.Spec.ID)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -22,7 +23,7 @@ const builtin = "builtin"
 func describeBriefly(name string, t *tool.Spec, about aboutTool) *mcp.Tool {
 	hints := annotations(t)
 	hints.Title = "" // the tool has it
-	return &mcp.Tool{Name: name, Title: t.Title, Description: t.Description, InputSchema: briefSchema(inputSchema(t.Input)),
+	return &mcp.Tool{Name: name, Title: t.Title, Description: t.Description, InputSchema: briefSchema(schema.Flat(t.Input)),
 		Annotations: hints, Meta: mcp.Meta{aboutKey: about}}
 }
 

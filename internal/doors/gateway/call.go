@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,9 +58,14 @@ func (c *conn) unlisted(next mcp.MethodHandler) mcp.MethodHandler {
 			c.mu.Lock()
 			_, listed := c.listed[r.Params.Name]
 			c.mu.Unlock()
-			if !listed {
-				return notNil(c.use(ctx, r, false))
+			var res mcp.Result
+			var err error
+			if listed {
+				res, err = next(ctx, method, req)
+			} else {
+				res, err = notNil(c.use(ctx, r, false))
 			}
+			return contentFirst(res), err
 		case *mcp.ReadResourceRequest:
 			reached := false
 			res, err := next(context.WithValue(ctx, reachedKey{}, &reached), method, req)
@@ -138,7 +142,7 @@ func (c *conn) use(ctx context.Context, req *mcp.CallToolRequest, asking bool) (
 	if q != nil {
 		return &mcp.CallToolResult{InputRequests: q.wanted, RequestState: q.state}, nil
 	}
-	return c.answer(o, err)
+	return c.answer(o, err, req.ProtocolVersion())
 }
 
 // questions has the questions of a call that waits for answers.
@@ -234,8 +238,9 @@ func decodeArgs(raw json.RawMessage) (tool.Args, error) {
 }
 
 // answer gives the client the outcome of a call. An unknown tool is an error of the
-// protocol. All other errors are results of the call, so that the model can react.
-func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error) {
+// protocol. All other errors are results of the call, so that the model can react. The revision is
+// the client's.
+func (c *conn) answer(o runner.Outcome, fatal error, revision string) (*mcp.CallToolResult, error) {
 	if fatal != nil {
 		return nil, fatalError(fatal)
 	}
@@ -254,7 +259,7 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 		return res, nil
 	}
 	if o.Status == tool.Completed {
-		return c.give(res, o), nil
+		return c.give(res, o, revision), nil
 	}
 	res.IsError = true
 	about["status"] = o.Status.String()
@@ -264,7 +269,11 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 	}
 	if text, err := json.Marshal(BriefOutput(o.Tool, o.Output)); err == nil {
 		text, rules := maskKeys(text, o)
-		res.Content = append(res.Content, &mcp.TextContent{Text: string(text)})
+		if refusal := res.Content; c.relay(res, text, o, revision) {
+			res.Content = append(refusal, res.Content...)
+		} else {
+			res.Content = append(res.Content, &mcp.TextContent{Text: string(text)})
+		}
 		noteKeys(res, rules)
 	}
 	return res, nil
@@ -305,54 +314,6 @@ func fatalError(err error) error {
 		return werr
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.CodeOf(err).Error() + " " + fault.Message(err)}
-}
-
-// give writes an output: as structured content, and as text for older clients.
-func (c *conn) give(res *mcp.CallToolResult, o runner.Outcome) *mcp.CallToolResult {
-	out := BriefOutput(o.Tool, o.Output)
-	if out == nil {
-		out = map[string]any{}
-	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		res.IsError = true
-		res.Content = []mcp.Content{&mcp.TextContent{Text: "the output cannot be written as JSON"}}
-		return res
-	}
-	text, rules := maskKeys(text, o)
-	defer func() { noteKeys(res, rules) }()
-	if _, there := out["content"].([]any); there && strings.HasPrefix(string(o.Tool), "mcp:") && c.relay(res, text, serverOf(o.Tool)) {
-		return res
-	}
-	res.Content = []mcp.Content{&mcp.TextContent{Text: string(text)}}
-	res.StructuredContent = json.RawMessage(text)
-	return res
-}
-
-// relay gives the client the answer of another server, block by block.
-func (c *conn) relay(res *mcp.CallToolResult, output []byte, server string) bool {
-	var own struct {
-		Content    json.RawMessage `json:"content"`
-		Structured json.RawMessage `json:"structured"`
-	}
-	if json.Unmarshal(output, &own) != nil {
-		return false
-	}
-	raw, err := json.Marshal(map[string]json.RawMessage{"content": own.Content})
-	var parsed mcp.CallToolResult
-	if err != nil || json.Unmarshal(raw, &parsed) != nil {
-		return false
-	}
-	for _, b := range parsed.Content {
-		if link, ok := b.(*mcp.ResourceLink); ok {
-			link.URI = c.shownURI(server, link.URI)
-		}
-	}
-	res.Content = parsed.Content
-	if len(own.Structured) > 0 {
-		res.StructuredContent = own.Structured
-	}
-	return true
 }
 
 // progress sends the progress of the call's tool to the client, if the client wants it and

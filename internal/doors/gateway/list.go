@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -106,14 +107,14 @@ func describe(name string, t *tool.Spec, whole bool, findings []Finding) *mcp.To
 		return describeBriefly(name, t, about)
 	}
 	out := &mcp.Tool{
-		Name: name, Title: t.Title, Description: t.Description, InputSchema: inputSchema(t.Input), Annotations: annotations(t),
+		Name: name, Title: t.Title, Description: t.Description, InputSchema: schema.Flat(t.Input), Annotations: annotations(t),
 		Meta: mcp.Meta{aboutKey: about},
 	}
 	if whole && objectSchema(t.Input) {
 		out.InputSchema = t.Input
 	}
-	if schema := ownSchema(t); objectSchema(schema) {
-		out.OutputSchema = schema
+	if own := ownSchema(t); objectSchema(own) {
+		out.OutputSchema = own
 	}
 	return out
 }
@@ -222,23 +223,4 @@ func objectSchema(src json.RawMessage) bool {
 		Type any `json:"type"`
 	}
 	return len(src) > 0 && json.Unmarshal(src, &s) == nil && s.Type == "object"
-}
-
-// inputSchema removes the keywords that model providers refuse at the top level of a
-// schema, which makes some clients fail. Arguments are still checked against the complete
-// schema.
-func inputSchema(src json.RawMessage) json.RawMessage {
-	var s map[string]json.RawMessage
-	if json.Unmarshal(src, &s) != nil || s == nil {
-		return json.RawMessage(`{"type":"object"}`)
-	}
-	for _, key := range []string{"oneOf", "anyOf", "allOf", "not", "if", "then", "else"} {
-		delete(s, key)
-	}
-	s["type"] = json.RawMessage(`"object"`)
-	out, err := json.Marshal(s)
-	if err != nil {
-		return json.RawMessage(`{"type":"object"}`)
-	}
-	return out
 }

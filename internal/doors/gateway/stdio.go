@@ -27,7 +27,8 @@ func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteClose
 		g.watch(ctx)
 	}()
 	defer context.AfterFunc(ctx, c.stopCalls)()
-	err = c.server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage})
+	messages, answers := newLines(in, out)
+	err = c.server.Run(ctx, &mcp.IOTransport{Reader: messages, Writer: answers, MaxLineLength: -1})
 	stop()
 	<-done
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled) {

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/eventstream"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
@@ -49,6 +52,9 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close() // its content is read
 		resp.Body, resp.StatusCode, resp.Status = http.NoBody, http.StatusNotFound, "404 Not Found"
 		return resp, nil
+	}
+	if call != nil && refusesForNow(resp.StatusCode) {
+		return w.refused(resp, call), nil
 	}
 	kind := mediaType(resp.Header)
 	reads := kind == "text/event-stream" || req.Method == http.MethodPost && (kind == "" || kind == "application/json" || kind == "text/plain")
@@ -122,6 +128,48 @@ func endsSession(resp *http.Response) bool {
 		return false
 	}
 	return resp.StatusCode == http.StatusNotFound || ofSession.Match(head)
+}
+
+// refusesForNow reports whether the SDK drops all that a refusal with this status says.
+func refusesForNow(status int) bool {
+	switch status {
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
+		return true
+	}
+	return false
+}
+
+// refused makes an answer of a refusal: with the error in its body, or with its first words.
+func (w *web) refused(resp *http.Response, call *jsonrpc.Request) *http.Response {
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	_ = resp.Body.Close() // the rest is not needed
+	status := strings.TrimSpace(fmt.Sprintf("HTTP %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		if _, err := strconv.Atoi(after); err == nil {
+			after += " s"
+		}
+		status += ", try again after " + clip.Text(after, 40)
+	}
+	said := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: status}
+	var body struct {
+		Error *jsonrpc.Error `json:"error"`
+	}
+	if err == nil && json.Unmarshal(head, &body) == nil && body.Error != nil {
+		said = body.Error
+		said.Message = clip.Text(said.Message, 400) + " (" + status + ")"
+	} else if text := strings.TrimSpace(strings.ToValidUTF8(string(head), "\uFFFD")); text != "" {
+		said.Message += ": " + clip.Text(text, 300)
+	}
+	w.waiting.take(&jsonrpc.Response{ID: call.ID})
+	out, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: call.ID, Error: said})
+	if err != nil { // data that is not JSON
+		out, _ = jsonrpc.EncodeMessage(&jsonrpc.Response{ID: call.ID, Error: &jsonrpc.Error{Code: said.Code, Message: said.Message}})
+	}
+	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
+	resp.Header.Set("Content-Type", "application/json")
+	resp.Header.Del("Content-Length")
+	resp.ContentLength, resp.Body = int64(len(out)), io.NopCloser(bytes.NewReader(out))
+	return resp
 }
 
 // rest is a body whose beginning was read.

@@ -65,7 +65,7 @@ func (l *live) client() *sdk.Client {
 		o.Capabilities.RootsV2 = &sdk.RootCapabilities{}
 	}
 	c := sdk.NewClient(&sdk.Implementation{Name: "remit", Title: "Remit", Version: s.cfg.Version}, o)
-	c.AddSendingMiddleware(uncached)
+	c.AddSendingMiddleware(uncached, l.noteRefusal)
 	c.AddReceivingMiddleware(l.answerQuestions)
 	return c
 }

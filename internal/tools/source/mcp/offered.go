@@ -128,7 +128,9 @@ func (s *Server) keep(o Offered) {
 // pages collects a list that comes in pages, as far as it goes.
 func pages[T any](ctx context.Context, page func(ctx context.Context, cursor string) ([]*T, string, error)) []*T {
 	var out []*T
+	asked := map[string]bool{}
 	for cursor, n := "", 0; n < maxPages; n++ {
+		asked[cursor] = true
 		list, next, err := page(ctx, cursor)
 		if err != nil {
 			return out
@@ -138,7 +140,7 @@ func pages[T any](ctx context.Context, page func(ctx context.Context, cursor str
 				out = append(out, x)
 			}
 		}
-		if next == "" || next == cursor || len(out) >= maxOffered {
+		if asked[next] || len(out) >= maxOffered {
 			return out
 		}
 		cursor = next

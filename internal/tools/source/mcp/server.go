@@ -350,7 +350,8 @@ const legacy = "2025-11-25"
 
 // connect starts the server and agrees with it on the protocol: the newest, or,
 // since older servers may not survive being asked for it, the last with a
-// handshake.
+// handshake. A server that refuses that and lists the revisions that it knows is asked for the
+// newest that both know.
 func (s *Server) connect(ctx context.Context) (*live, error) {
 	if s.cfg.Protocol != "" {
 		l, _, err := s.attempt(ctx, s.cfg.Protocol)
@@ -362,7 +363,16 @@ func (s *Server) connect(ctx context.Context) (*live, error) {
 	if err == nil || !started || ctx.Err() != nil || errors.Is(err, errTooLong) || errors.Is(err, fault.LoginNeeded) {
 		return l, err
 	}
-	l, _, err = s.attempt(ctx, legacy)
+	common := commonRevision(err)
+	if common == "" {
+		if l, _, err = s.attempt(ctx, legacy); err == nil {
+			return l, nil
+		}
+		common = commonRevision(err)
+	}
+	if common != "" {
+		l, _, err = s.attempt(ctx, common)
+	}
 	return l, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,8 +67,9 @@ func (s *Server) tools(ctx context.Context, l *live, version string) ([]*Tool, e
 		return nil, nil // it has only other things
 	}
 	var out []*Tool
-	params := &sdk.ListToolsParams{}
+	params, asked := &sdk.ListToolsParams{}, map[string]bool{}
 	for range maxPages {
+		asked[params.Cursor] = true
 		res, err := l.session.ListTools(ctx, params)
 		if err != nil {
 			return nil, s.wrong(ctx, l, time.Now(), err)
@@ -79,7 +82,7 @@ func (s *Server) tools(ctx context.Context, l *live, version string) ([]*Tool, e
 		if len(out) > maxTools {
 			return nil, fault.New(fault.ToolFailed, "the MCP server %q lists more than %d tools", s.cfg.Name, maxTools)
 		}
-		if res.NextCursor == "" || res.NextCursor == params.Cursor {
+		if asked[res.NextCursor] { // also "", which is the first page's and ends a list
 			l.mu.Lock()
 			l.toolsOf = true
 			l.mu.Unlock()
@@ -178,6 +181,7 @@ func (t *Tool) runOn(ctx context.Context, l *live, p permit.Permit, args tool.Ar
 		if coded := (*fault.Error)(nil); errors.As(err, &coded) {
 			return res, err
 		}
+		res.Output = errorDetails(err)
 		return res, s.wrong(ctx, l, begun, err)
 	}
 	l.ok()
@@ -252,7 +256,8 @@ func result(server string, res *sdk.CallToolResult) (tool.Result, error) {
 	raw, err := json.Marshal(struct {
 		Content    []sdk.Content `json:"content"`
 		Structured any           `json:"structured,omitempty"`
-	}{res.Content, res.StructuredContent})
+		Meta       sdk.Meta      `json:"_meta,omitempty"`
+	}{res.Content, res.StructuredContent, ownMeta(res.Meta)})
 	if err != nil {
 		return tool.Result{}, fault.Wrap(fault.OutputInvalid, err, "the MCP server %q answered with what cannot be written as JSON", server)
 	}
@@ -267,6 +272,20 @@ func result(server string, res *sdk.CallToolResult) (tool.Result, error) {
 		return tool.Result{Output: out}, fault.New(fault.ToolFailed, "the tool failed: %s", quoted(contentText(res.Content), 1000))
 	}
 	return tool.Result{Output: out}, nil
+}
+
+// ownMeta returns the _meta of a result without the keys that the protocol reserves: they are about
+// this connection.
+func ownMeta(m sdk.Meta) sdk.Meta {
+	out := sdk.Meta{}
+	for key, v := range m {
+		prefix, _, _ := strings.Cut(key, "/")
+		labels := strings.Split(prefix, ".")
+		if prefix == key || !slices.Contains(labels, "modelcontextprotocol") && !slices.Contains(labels, "mcp") {
+			out[key] = v
+		}
+	}
+	return out
 }
 
 // object reads JSON that is recorded.
@@ -312,6 +331,22 @@ func (s *Server) wrong(ctx context.Context, l *live, begun time.Time, err error)
 		return fault.Wrap(code, werr, "the MCP server %q refused the call (%d): %s", s.cfg.Name, werr.Code, quoted(werr.Message, 500))
 	}
 	return l.explain(err, "did not answer the call")
+}
+
+// maxErrorData is how many bytes of an error's data are kept.
+const maxErrorData = 16 << 10
+
+// errorDetails returns the code and the data of a server's error as an output; nil: it has no data.
+func errorDetails(err error) map[string]any {
+	werr := (*jsonrpc.Error)(nil)
+	if !errors.As(err, &werr) || !has(werr.Data) {
+		return nil
+	}
+	data, err := canon.Decode(werr.Data)
+	if err != nil || len(werr.Data) > maxErrorData {
+		data = clip.Text(strings.ToValidUTF8(string(werr.Data), "\uFFFD"), maxErrorData)
+	}
+	return map[string]any{"error": map[string]any{"code": json.Number(strconv.FormatInt(werr.Code, 10)), "data": data}}
 }
 
 // notFound is the code for resources that there are not, in older revisions.
