@@ -22,7 +22,7 @@ type ToolFolder struct {
 // toolFolders are where languages and their version managers keep programs. A * is one version, see [chooser].
 var toolFolders = []struct {
 	pattern string
-	up      int      // how many folders above, the programs read
+	up      int      // parent folders from the programs to Root
 	project []string // files of a project that name its version
 	person  string   // the person's file that does, below the home folder
 }{
@@ -39,6 +39,12 @@ var toolFolders = []struct {
 // ToolFolders lists the usual tool folders that a person has, for a project. Of several versions it takes the one that the
 // project names, else the one on the person's PATH, else the one that the person has chosen, else the newest.
 func ToolFolders(home, project string, path []string) []ToolFolder {
+	real := slices.Clone(path)
+	for _, dir := range path { // fnm and others have links there
+		if to, err := filepath.EvalSymlinks(dir); err == nil {
+			real = append(real, to)
+		}
+	}
 	var out []ToolFolder
 	for _, t := range toolFolders {
 		pattern := t.pattern
@@ -48,7 +54,7 @@ func ToolFolders(home, project string, path []string) []ToolFolder {
 			}
 			pattern = filepath.Join(home, rest)
 		}
-		c := chooser{path: path}
+		c := chooser{path: real}
 		if project != "" {
 			for _, name := range t.project {
 				c.project = cmp.Or(c.project, version(filepath.Join(project, name)))
@@ -59,10 +65,10 @@ func ToolFolders(home, project string, path []string) []ToolFolder {
 		}
 		for _, dir := range c.folders(pattern) {
 			f := ToolFolder{Dir: dir}
-			for root := dir; t.up > 0 && f.Root == ""; {
-				root = filepath.Dir(root)
-				if strings.Count(dir, "/")-strings.Count(root, "/") == t.up {
-					f.Root = root
+			if t.up > 0 {
+				f.Root = dir
+				for range t.up {
+					f.Root = filepath.Dir(f.Root)
 				}
 			}
 			out = append(out, f)
@@ -73,11 +79,11 @@ func ToolFolders(home, project string, path []string) []ToolFolder {
 
 // chooser chooses one of several versions.
 type chooser struct {
-	project, person string   // the version that each names; ""
-	path            []string // the person's
+	project, person string   // version that a file of each names; "" if none does
+	path            []string // the person's, with and without links
 }
 
-// folders gives the folders of a pattern: of NAME all, of * one version.
+// folders expands a pattern: each NAME, and for * the chosen version.
 func (c chooser) folders(pattern string) []string {
 	if before, after, ok := strings.Cut(pattern, "/NAME/"); ok {
 		var out []string
@@ -105,7 +111,7 @@ func (c chooser) folders(pattern string) []string {
 	return nil
 }
 
-// rank is higher for the version that is rather chosen.
+// rank orders versions. The highest is chosen.
 func (c chooser) rank(dir, v string) int {
 	switch {
 	case isVersion(c.project, v):
@@ -121,14 +127,17 @@ func (c chooser) rank(dir, v string) int {
 // isVersion reports whether a name such as 20, v20.1 or stable means the version of a folder such as v20.1.0 or
 // stable-x86_64-unknown-linux-gnu.
 func isVersion(name, folder string) bool {
-	name, folder = strings.TrimPrefix(name, "v"), strings.TrimPrefix(folder, "v")
+	name, folder = strings.TrimPrefix(strings.TrimPrefix(name, "ruby-"), "v"), strings.TrimPrefix(folder, "v")
 	rest, ok := strings.CutPrefix(folder, name)
 	return ok && name != "" && (rest == "" || rest[0] == '.' || rest[0] == '-')
 }
 
-// version reads the version that a file names: its first word, or in TOML the value of channel or default_toolchain. "": it names
-// none.
+// version reads the version that a file names: its first word, or in TOML the value of channel or default_toolchain. A link to a
+// version's folder, as fnm has it, names that folder. "": it names none.
 func version(file string) string {
+	if to, err := os.Readlink(file); err == nil && filepath.Base(to) == "installation" {
+		return filepath.Base(filepath.Dir(to))
+	}
 	b, err := wholefile.ReadRegular(file, 64<<10)
 	if err != nil {
 		return "" // there is none

@@ -98,6 +98,7 @@ func TestTheVersionIsTheOneThatIsUsedOutside(t *testing.T) {
 			{choice{}, newest},
 			{choice{person: old}, old},
 			{choice{person: short(middle)}, middle},
+			{choice{project: "ruby-" + short(middle), person: newest}, middle},
 			{choice{person: "lts/*"}, newest},
 			{choice{onPath: old, person: middle}, old},
 			{choice{project: short(middle), onPath: old, person: newest}, middle},
@@ -117,11 +118,22 @@ func TestTheVersionIsTheOneThatIsUsedOutside(t *testing.T) {
 				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(file, fmt.Appendf(nil, m.form, v), 0o600); err != nil {
+				err := os.WriteFile(file, fmt.Appendf(nil, m.form, v), 0o600)
+				if strings.Contains(file, "/aliases/") {
+					err = errors.Join(os.Remove(file), os.Symlink(filepath.Dir(filepath.Join(home, fmt.Sprintf(m.folder, v))), file))
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
 			path := []string{"/usr/bin", filepath.Join(home, fmt.Sprintf(m.folder, c.onPath))}
+			if name == "fnm" { // its folder on the PATH is a link
+				link := filepath.Join(home, "link")
+				if err := os.Symlink(path[1], link); err != nil {
+					t.Fatal(err)
+				}
+				path[1] = link
+			}
 			want, got := filepath.Join(home, fmt.Sprintf(m.folder, c.want)), sandbox.ToolFolders(home, project, path)
 			if n := len(got); n == 0 || got[n-1].Dir != want || !strings.Contains(want, got[n-1].Root+"/") {
 				t.Errorf("%s with %+v: %+v, want %s", name, c.choice, got, want)

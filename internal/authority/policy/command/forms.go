@@ -213,7 +213,11 @@ func (h *head) also(words []string) (out [][]string) {
 		switch {
 		case o.second == "":
 			out = append(out, append([]string{o.to}, words[1:]...))
-		case len(words) > 1 && (words[1] == o.second || isSwitchedOn(words[1], o.second)):
+		case o.second[0] == '-':
+			if i := slices.IndexFunc(words[1:], func(w string) bool { return w == o.second || isSwitchedOn(w, o.second) }); i >= 0 {
+				out = append(out, slices.Concat([]string{o.to}, words[1:i+1], words[i+2:]))
+			}
+		case len(words) > 1 && words[1] == o.second:
 			out = append(out, append([]string{o.to}, words[2:]...))
 		}
 	}
@@ -231,7 +235,7 @@ func (h *head) also(words []string) (out [][]string) {
 // isSwitchedOn reports whether a word is an option with a value that is not false.
 func isSwitchedOn(word, option string) bool {
 	value, ok := strings.CutPrefix(word, option+"=")
-	return ok && option[0] == '-' && !slices.Contains([]string{"false", "f", "0"}, strings.ToLower(value))
+	return ok && !slices.Contains([]string{"false", "f", "0"}, strings.ToLower(value))
 }
 
 // Folders gives the further folders that a command works in by its own options, as git -C does.

@@ -382,21 +382,17 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 // endTime is how long a command that a person started may take to end after a signal.
 const endTime = 10 * time.Second
 
-// passOn sends a command that a person started the signal that has ended ctx, and waits for its end.
-func (r run) passOn(ctx context.Context, child *spawn.Child) {
+// passOn sends the signal that cancelled ctx to a command that a person started. It reports whether there was one.
+func (r run) passOn(ctx context.Context, child *spawn.Child) bool {
 	var cause interface{ Received() os.Signal }
 	if !r.long || !errors.As(context.Cause(ctx), &cause) {
-		return
+		return false
 	}
 	sig, ok := cause.Received().(unix.Signal)
-	if !ok {
-		return
+	if ok {
+		child.Signal(sig)
 	}
-	child.Signal(sig)
-	select {
-	case <-child.Done():
-	case <-time.After(endTime):
-	}
+	return ok
 }
 
 // await waits for the end of the sandbox, and makes it when the time is over.
@@ -404,13 +400,19 @@ func (r run) await(ctx context.Context, child *spawn.Child) (timedOut bool) {
 	timer, tick := time.NewTimer(r.limit), time.NewTicker(lookTime)
 	defer timer.Stop()
 	defer tick.Stop()
+	ended := ctx.Done()
+	var over <-chan time.Time // the time after a signal
 	for waits := true; waits; {
 		select {
 		case <-child.Done():
 			return false
-		case <-ctx.Done():
-			waits, timedOut = false, errors.Is(ctx.Err(), context.DeadlineExceeded)
-			r.passOn(ctx, child)
+		case <-ended:
+			if timedOut = errors.Is(ctx.Err(), context.DeadlineExceeded); timedOut || !r.passOn(ctx, child) {
+				waits = false
+			}
+			ended, over = nil, time.After(endTime)
+		case <-over:
+			waits = false
 		case <-timer.C:
 			waits, timedOut = false, true
 		case <-tick.C:

@@ -43,7 +43,7 @@ func (c *Child) fell() {
 	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
 }
 
-// Signal sends a signal to the command's own process, but not to its children.
+// Signal sends a signal to the children of the first process: the command, and processes that have lost their parent.
 func (c *Child) Signal(sig unix.Signal) {
 	root := c.pid()
 	for pid, parent := range descendants(root) {
