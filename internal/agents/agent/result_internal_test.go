@@ -34,3 +34,16 @@ func TestModelsGetNoBytesOfPictures(t *testing.T) {
 		t.Errorf("a long output is given as %s", text)
 	}
 }
+
+// The _meta of a server's result is for clients: a model does not get it.
+func TestModelsDoNotGetMeta(t *testing.T) {
+	out := map[string]any{"content": []any{}, "_meta": map[string]any{"a": "b"}}
+	for id, want := range map[tool.ID]string{"mcp:s:t": `{"content":[]}`, "api:s:t": `{"_meta":{"a":"b"},"content":[]}`} {
+		if got := plainResult(runner.Outcome{Tool: id, Status: tool.Completed, Output: out}, nil, 1000).text; got != want {
+			t.Errorf("%s: got %s, want %s", id, got, want)
+		}
+	}
+	if out["_meta"] == nil {
+		t.Error("the output was changed")
+	}
+}

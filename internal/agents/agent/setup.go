@@ -16,7 +16,6 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/model"
@@ -157,7 +156,7 @@ func (s *Service) offer(set *setup, o capability.Offer) error {
 			WithHint("rename one of them with %s in the configuration of its capability", capability.RenameKey)
 	}
 	set.offers[o.Name] = o
-	set.tools = append(set.tools, model.Tool{Name: o.Name, Description: spec.Description, Input: schema.Flat(o.Input(spec.Input))})
+	set.tools = append(set.tools, model.Tool{Name: o.Name, Description: spec.Description, Input: o.Input(spec.Input)})
 	return nil
 }
 

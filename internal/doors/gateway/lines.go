@@ -176,9 +176,11 @@ func (l *lines) message(raw json.RawMessage) (m json.RawMessage, id string) {
 		ID     json.RawMessage `json:"id"`
 		Method json.RawMessage `json:"method"`
 		Params json.RawMessage `json:"params"`
+		Result json.RawMessage `json:"result"`
+		Error  json.RawMessage `json:"error"`
 	}
 	msg, err := jsonrpc.DecodeMessage(raw)
-	if err != nil || json.Unmarshal(raw, &head) != nil {
+	if err != nil || json.Unmarshal(raw, &head) != nil || head.Method == nil && head.Result == nil && head.Error == nil {
 		l.refuse(jsonrpc.CodeInvalidRequest, "expected a message of JSON-RPC 2.0")
 		return nil, ""
 	}

@@ -92,6 +92,7 @@ func TestLinesThatAreNotMessagesAreAnswered(t *testing.T) {
 		"an object as ID":      {fmt.Sprintf(call, "{}"), "-32600"},
 		"a number as method":   {`{"jsonrpc":"2.0","id":1,"method":5}`, "-32600"},
 		"neither of both":      {`{"jsonrpc":"2.0"}`, "-32600"},
+		"nothing but an ID":    {`{"jsonrpc":"2.0","id":1}`, "-32600"},
 		"a text as error":      {`{"jsonrpc":"2.0","id":1,"error":"x"}`, "-32600"},
 		"an empty line":        {"\n \r\n", ""},
 		"a mark of byte order": {"\xef\xbb\xbf" + `{"jsonrpc":"2.0","method":"notifications/x"}`, ""},
