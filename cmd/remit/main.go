@@ -36,7 +36,7 @@ func run() int {
 	return cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Environ(), version)
 }
 
-// untilSignal returns a context that the first signal to end cancels. SIGHUP is one of them, unless it is ignored, as under nohup.
+// untilSignal returns a context that SIGINT, SIGTERM or SIGHUP cancels. An ignored SIGHUP stays ignored, as under nohup.
 func untilSignal(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}

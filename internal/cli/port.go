@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ func (s *session) portCmd() *cobra.Command {
 		Long: `Makes a server that an agent has started in the sandbox of its session
 reachable for your browser, until you press Ctrl-C. The address has a name that
 nobody can guess; requests under other names are refused. The pages are the
-agent's: they have nothing of your other sites, but trust them as little.
+agent's: they cannot read data of your other sites. Do not trust them.
 
 Without PORT it lists the servers. It finds the sessions of agents with Remit's
 hook; for a whole agent, start it with remit exec --publish PORT.
@@ -68,6 +69,9 @@ func (s *session) openSessions(ctx context.Context, dir, id string) ([]sandbox.O
 	ctx, stop := hookDeadline(ctx)
 	defer stop()
 	list, err := keeper.Sessions(ctx, dir)
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fault.Wrap(fault.NotFound, err, "no session of an agent has a sandbox: %s", fault.Message(err)).
 			ForOperator("an agent with Remit's hook gets one with its first command; for a whole agent: remit exec --publish PORT -- AGENT")
@@ -144,5 +148,5 @@ func noServer(list []sandbox.OpenSession, inside uint16) error {
 	if len(there) == 0 {
 		return err.WithHint("no agent has a server running")
 	}
-	return err.WithHint("there are servers at %s", strings.Join(there, ", "))
+	return err.WithHint("servers that can be shown: %s", strings.Join(there, ", "))
 }

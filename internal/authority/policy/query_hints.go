@@ -40,8 +40,11 @@ func (c Chain) allowHint(t tool.Target, r *Rules) string {
 	if strings.Contains(t.Path, "*") {
 		return "" // it would be read as a pattern
 	}
-	if before, _, ok := strings.Cut(t.Path, target.EncodedSlash); ok {
-		t.Path = before[:strings.LastIndexByte(before, '/')] + "/**" // no entry spells an encoded slash
+	whole := ""
+	if before, _, ok := strings.Cut(t.Path, target.EncodedSlash); ok { // no entry spells an encoded slash
+		if t.Path = before[:strings.LastIndexByte(before, '/')] + "/**"; t.Path == "/**" {
+			whole = ", and every path of the host"
+		}
 	}
 	text := t.String()
 	if _, err := target.ParseRule(text, false); err != nil {
@@ -61,7 +64,7 @@ func (c Chain) allowHint(t tool.Target, r *Rules) string {
 	}
 	tls := t
 	tls.Scheme = "https"
-	hint := entry(text) + " would allow it"
+	hint := entry(text) + " would allow it" + whole
 	if t.Scheme == "tcp" {
 		hint = entry(tls.String()) + " would allow TLS to it"
 		if t.Port != 443 {

@@ -57,11 +57,11 @@ func IsPlain(section, key, value string) bool {
 	return slices.Contains(plainSettings[section], key) && !slices.Contains(leading, section+"."+key)
 }
 
-// harmlessValues are values of settings whose others name a program or weaken what the person relies on.
+// harmlessValues lists the allowed values of settings whose other values run a program or weaken a check.
 var harmlessValues = map[string]*regex.Expr{
 	"commit.gpgsign": regex.Lazy(`^true$`), "tag.gpgsign": regex.Lazy(`^true$`),
-	"core.pager": regex.Lazy(`^(?:cat|less(?: -[EFKNRSXimnr]+)?)$`), "gc.auto": regex.Lazy(`^[0-9]{1,9}$`),
-	"log.showsignature": regex.Lazy(`^(?:true|false)$`), "push.default": regex.Lazy(`^(?:nothing|simple|current|upstream)$`),
+	"core.pager": regex.Lazy(`^(?:cat|less(?: -[EFKNRSXimn]+)?)$`), "gc.auto": regex.Lazy(`^[0-9]{1,9}$`),
+	"log.showsignature": regex.Lazy(`^(?:true|false)$`), "push.default": regex.Lazy(`^(?:nothing|simple|current)$`),
 	"rerere.enabled": regex.Lazy(`^false$`), "status.showuntrackedfiles": regex.Lazy(`^(?:normal|all)$`), "submodule.recurse": regex.Lazy(`^false$`),
 }
 

@@ -123,7 +123,7 @@ func TestSignaturesAreNotLost(t *testing.T) {
 		}
 	}
 	for setting, want := range map[string]bool{
-		"commit.gpgsign=true": true, "commit.gpgsign=false": false, "commit.gpgsign=": false, "commit.gpgsign=no": false, "core.pager=cat": true, "core.pager=less -r": true, "core.pager=touch x": false,
+		"commit.gpgsign=true": true, "commit.gpgsign=false": false, "commit.gpgsign=": false, "commit.gpgsign=no": false, "core.pager=cat": true, "core.pager=less -FRX": true, "core.pager=less -r": false, "push.default=upstream": false, "core.pager=touch x": false,
 		"core.pager=less; touch x": false, "core.pager=less -o x": false, "core.pager=./cat": false, "gc.auto=0": true, "gc.auto=x": false, "push.default=current": true, "push.default=matching": false,
 		"advice.detachedhead=false": true, "advice.x=touch x": false, "submodule.recurse=true": false, "submodule.recurse=false": true, "rerere.enabled=true": false, "status.showuntrackedfiles=no": false,
 		"gpg.format=ssh": false, "user.signingkey=x": false, "gc.pruneexpire=now": false,

@@ -76,11 +76,12 @@ func CheckCommand(ctx context.Context, p permit.Permit, v View, at func(string) 
 			var err error
 			a.Exe, a.Names, err = LookupIn(at, slices.Concat(path, a.Search), a.Argv[0], a.Dir)
 			switch {
-			case c.Shell && Unrunnable(err):
+			case c.Shell && Unrunnable(err) && a.Exe == "":
 				if err := p.Check(a); err != nil {
 					return err
 				}
 				continue // the shell says so, where it comes to it
+			case c.Shell && Unrunnable(err): // it may be made executable until then
 			case err != nil:
 				return err
 			}

@@ -18,8 +18,8 @@ const maxLinks = 40
 // folders of path. It gives the absolute path without any link in it, and the
 // other names on the way there: every path that still had a link in it. These
 // are the facts that a policy decides commands on. A word that means no file is
-// fault.NotFound, with the nearest name. All paths are those of a sandbox with the
-// system of img.
+// fault.NotFound, with the nearest name. With the error that a file cannot be run, the file is returned, too:
+// it may change. All paths are those of a sandbox with the system of img.
 func Lookup(img *Image, path []string, argv0, dir string) (exe string, names []string, err error) {
 	return LookupIn(img.At, path, argv0, dir)
 }
@@ -40,7 +40,7 @@ func LookupIn(at func(string) string, path []string, argv0, dir string) (exe str
 			err = runnable(exe, at(exe))
 		}
 		if err != nil {
-			return "", nil, notRunnable(argv0, err)
+			return exe, names, notRunnable(argv0, err)
 		}
 		return exe, names, nil
 	}

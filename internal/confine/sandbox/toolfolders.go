@@ -64,6 +64,10 @@ func ToolFolders(home, project string, path []string) []ToolFolder {
 			c.person = version(filepath.Join(home, t.person))
 		}
 		for _, dir := range c.folders(pattern) {
+			// Neither a PATH nor a pattern can hold each name, and what a project has can change.
+			if to, err := filepath.EvalSymlinks(dir); err != nil || strings.ContainsAny(dir, ":*?[]{}\\'\"\n") || project != "" && Within(to, project) {
+				continue
+			}
 			f := ToolFolder{Dir: dir}
 			if t.up > 0 {
 				f.Root = dir

@@ -142,6 +142,27 @@ func TestTheVersionIsTheOneThatIsUsedOutside(t *testing.T) {
 	}
 }
 
+// TestOddToolFoldersAreLeftOut: names that a PATH or a pattern reads in another way, and links into the project.
+func TestOddToolFoldersAreLeftOut(t *testing.T) {
+	home, project := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a:b", "x{a,b}", "**", "st*r", "q'q", `q"q`, "n\nn", `b\b`, "[ab]", "plain"} {
+		if err := os.MkdirAll(filepath.Join(home, ".asdf/installs", name, "1.0/bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(project, "nodes/v20.0.0/bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(home, ".nvm/versions"), 0o755), os.Symlink(filepath.Join(project, "nodes"), filepath.Join(home, ".nvm/versions/node"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range sandbox.ToolFolders(home, project, nil) {
+		if rel, ok := strings.CutPrefix(f.Dir, home+"/"); ok && rel != ".asdf/installs/plain/1.0/bin" {
+			t.Errorf("%s is a tool folder", f.Dir)
+		}
+	}
+}
+
 // TestAFileOfAVersionHoldsNothingUp: a project can put anything in its place.
 func TestAFileOfAVersionHoldsNothingUp(t *testing.T) {
 	home, project := t.TempDir(), t.TempDir()

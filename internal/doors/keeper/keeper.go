@@ -23,7 +23,7 @@ type Keeper struct {
 	Shell func(ctx context.Context, r hookwire.Request, in io.Reader, out, errs io.Writer) byte
 	// Open lists the sandboxes of sessions, and Sockets makes the sockets of one connection in one of them.
 	Open    func() []sandbox.OpenSession
-	Sockets func(id, workspace string) ([]*os.File, error)
+	Sockets func(ctx context.Context, id, workspace string) ([]*os.File, error)
 
 	Env   func(name string) (string, bool) // the environment of this process
 	Stale func() bool                      // tells that a new process is needed

@@ -17,7 +17,7 @@ import (
 
 // port answers a request of remit port: the list of sessions, or the sockets of one connection to one of them. Its status is not 0
 // if the session has no sandbox.
-func (k *Keeper) port(r hookwire.Request) (a hookwire.Answer) {
+func (k *Keeper) port(ctx context.Context, r hookwire.Request) (a hookwire.Answer) {
 	defer func() {
 		if recover() != nil {
 			a = hookwire.Answer{Decline: true}
@@ -30,7 +30,7 @@ func (k *Keeper) port(r hookwire.Request) (a hookwire.Answer) {
 	if len(r.Args) != 2 {
 		return hookwire.Answer{Decline: true}
 	}
-	files, err := k.Sockets(r.Args[0], r.Args[1])
+	files, err := k.Sockets(ctx, r.Args[0], r.Args[1])
 	if err != nil {
 		return hookwire.Answer{Status: 1, Err: []byte(fault.Message(err))}
 	}
@@ -42,9 +42,16 @@ func (k *Keeper) port(r hookwire.Request) (a hookwire.Answer) {
 		err = errors.Join(err, derr, f.Close())
 	}
 	if err != nil {
-		a.Status, a.Err = 1, []byte(err.Error())
+		closeAll(a.Files)
+		return hookwire.Answer{Status: 1, Err: []byte(err.Error())}
 	}
 	return a
+}
+
+func closeAll(files []int) {
+	for _, fd := range files {
+		_ = unix.Close(fd)
+	}
 }
 
 // Sessions lists the sandboxes that the keeper of a folder has for sessions of agents, the last used first. Without a keeper the
@@ -71,12 +78,18 @@ func Dialer(dir string, in sandbox.OpenSession, port uint16) func(context.Contex
 
 // sockets makes the sockets of one connection in the network of a session's sandbox.
 func sockets(ctx context.Context, dir string, in sandbox.OpenSession) (out []*os.File, err error) {
+	ctx, stop := context.WithTimeout(ctx, hookwire.AnswerTime)
+	defer stop()
 	a, err := ask(ctx, dir, hookwire.Request{Port: true, Args: []string{in.ID, in.Workspace}})
+	if err == nil && (a.Status != 0 || len(a.Files) == 0) {
+		err = fault.New(fault.NotFound, "%s", string(a.Err))
+	}
+	if err != nil {
+		closeAll(a.Files)
+		return nil, err
+	}
 	for _, fd := range a.Files {
 		out = append(out, os.NewFile(uintptr(fd), "socket"))
 	}
-	if err == nil && (a.Status != 0 || len(out) == 0) {
-		err = fault.New(fault.NotFound, "%s", string(a.Err))
-	}
-	return out, err
+	return out, nil
 }

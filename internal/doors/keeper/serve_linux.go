@@ -172,7 +172,7 @@ func (k *Keeper) idle() bool {
 func (k *Keeper) answer(ctx context.Context, r hookwire.Request) (out hookwire.Answer) {
 	switch {
 	case r.Port:
-		return k.port(r)
+		return k.port(ctx, r)
 	case len(r.Args) == 0 && r.Program == "":
 		return k.status()
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Door passes requests on to one server. Close ends it.
+// Door passes requests on to one server.
 type Door struct {
 	l      net.Listener
 	name   string // the host of its address
@@ -36,8 +36,7 @@ const (
 	connsAtAll = 256              // to the server at the same time
 )
 
-// New listens at a port of this machine's loopback address (0: a free one). Each connection of dial leads to the server, which takes
-// itself to be at localhost:inside.
+// New listens at a port of this machine's loopback address (0: a free one). Dial connects to the server, which sees the Host localhost:inside.
 func New(at, inside uint16, dial func(context.Context) (net.Conn, error)) (*Door, error) {
 	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(at))))
 	if err != nil {
@@ -83,7 +82,7 @@ func (d *Door) guard(next http.Handler) http.Handler {
 // others.
 func (d *Door) proxy(dial func(context.Context) (net.Conn, error)) http.Handler {
 	outside := "http://" + d.name
-	to, _ := url.Parse(d.inside) // it is one
+	to, _ := url.Parse(d.inside) // it is a valid URL
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)

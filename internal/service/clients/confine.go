@@ -77,12 +77,11 @@ func originOf(text string) string {
 	return t.Scheme + "://" + t.HostPort()
 }
 
-// addTools adds the person's programming languages, and the packages that they have downloaded.
+// addTools adds the folders of version managers and package caches.
 func (s *Clients) addTools(add *profile.Additions, workspace string) {
 	person := s.Home.Env("").Home
-	inside := func(p string) bool { return p == workspace || strings.HasPrefix(p, workspace+"/") }
 	for _, f := range sandbox.ToolFolders(person, workspace, s.Home.SearchPath()) {
-		if f.Root == "" || inside(f.Dir) { // the ready policy has those without a root
+		if f.Root == "" || sandbox.Within(f.Dir, workspace) { // the ready policy already lists folders without a Root
 			continue
 		}
 		add.Path = append(add.Path, f.Dir)
@@ -96,7 +95,7 @@ func (s *Clients) addTools(add *profile.Additions, workspace string) {
 // findProgram adds the files that the agent's program needs outside the system's folders. Its own
 // PATH tells a person where programs are; a folder of the workspace never counts.
 func (s *Clients) findProgram(add *profile.Additions, program, workspace string) {
-	inside := func(p string) bool { return p == workspace || strings.HasPrefix(p, workspace+"/") }
+	inside := func(p string) bool { return sandbox.Within(p, workspace) }
 	if strings.Contains(program, "/") {
 		if !filepath.IsAbs(program) {
 			program = filepath.Join(workspace, program)

@@ -15,6 +15,9 @@ func (r *Rule) Includes(q *Rule) bool {
 	if r.kind == hostAgent {
 		return r.path == "" || r.path == q.path
 	}
+	if q.ask && !r.ask && r.path != "/**" && r.path != "" {
+		return false // q matches either reading of an encoded slash
+	}
 	return r.path == "" || q.path != "" && includesPath(r.path, q.path)
 }
 
@@ -117,7 +120,7 @@ func (r *Rule) Apart(q *Rule) bool {
 			return true
 		}
 	}
-	return r.path != "" && q.path != "" && leadsApart(r.path, q.path)
+	return r.path != "" && q.path != "" && !(r.ask && q.ask) && leadsApart(r.path, q.path) // two of ask can match one path in two readings
 }
 
 // leadsApart reports whether two path patterns differ in a segment that is

@@ -89,7 +89,7 @@ func anyPath(b *language.Builder) language.Language {
 // Language is a set of [Text]s. Of a rule of allow or ask it has every target that the
 // rule matches, and perhaps others: of the addresses that are not public, only the usual
 // ranges are left out. Of a rule of deny it has only targets that the rule matches, and
-// not those that differ from it in letter case, repeated slashes or parameters.
+// not those that differ from it in letter case, repeated slashes, parameters or encoded slashes.
 // Ranges of addresses are in no language.
 func (r *Rule) Language(b *language.Builder) language.Language {
 	local := r.local(b)
@@ -107,7 +107,11 @@ func (r *Rule) Language(b *language.Builder) language.Language {
 		port = b.Text(":" + strconv.Itoa(int(r.port)))
 	}
 	if r.path != "" {
-		path = pathLanguage(b, r.path)
+		slash := b.Text("/")
+		if r.ask { // it matches either reading of an encoded slash
+			slash = b.Or(slash, b.Text(EncodedSlash))
+		}
+		path = pathLanguage(b, r.path, slash)
 	}
 	target := b.Then(b.And(method, b.Repeat(b.In('A', 'Z', '-', '-'))), b.Text(" "), b.And(scheme, b.Repeat(b.In('a', 'z'))),
 		b.Text("://"), r.hosts(b), b.And(port, ports(b)), b.And(path, b.Or(language.Empty, anyPath(b))))
@@ -175,16 +179,16 @@ func private(b *language.Builder) language.Language {
 		b.Text("[::1]"), b.Then(b.Text("[f"), b.In('c', 'f'), language.All))
 }
 
-// pathLanguage is the paths that a pattern matches.
-func pathLanguage(b *language.Builder, pattern string) language.Language {
+// pathLanguage is the paths that a pattern matches, with a language for its slashes.
+func pathLanguage(b *language.Builder, pattern string, slash language.Language) language.Language {
 	any := b.Repeat(b.NotIn('/', '/'))
 	var parts []language.Language
 	for seg := range strings.SplitSeq(pattern[1:], "/") {
 		if seg == "**" {
-			parts = append(parts, b.Repeat(b.Then(b.Text("/"), any)))
+			parts = append(parts, b.Repeat(b.Then(slash, any)))
 			continue
 		}
-		parts = append(parts, b.Text("/"))
+		parts = append(parts, slash)
 		if seg == "*" {
 			parts = append(parts, b.NotIn('/', '/'), any)
 			continue

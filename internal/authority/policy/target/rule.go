@@ -37,7 +37,7 @@ const (
 	hostAgent   // keys of the person's SSH agent; path is one's fingerprint, or "" for any
 )
 
-// Asks makes the rule one of ask.
+// Asks makes the rule one of an ask list. It is called before the rule is used.
 func (r *Rule) Asks() { r.ask = true }
 
 // ParseRule reads an entry of a network list:
@@ -231,7 +231,7 @@ func cleanPattern(raw string) (pattern, reason string) {
 	case strings.Contains(low, "%2a"):
 		return "", "a literal star cannot be matched"
 	case strings.Contains(low, "%2f"):
-		return "", "an encoded slash cannot be matched; end the path before its segment, with /**"
+		return "", "an encoded slash cannot be matched; replace its segment and the rest by **"
 	}
 	for seg := range strings.SplitSeq(raw, "/") {
 		if dec, _ := decodeSegment(seg); dec == "." || dec == ".." {

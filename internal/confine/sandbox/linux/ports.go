@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
@@ -35,15 +37,17 @@ func (s *Sandboxes) Open() []sandbox.OpenSession {
 	return out
 }
 
-// Sockets makes the sockets of one connection in the network of a session's sandbox. They are not connected; see
+// Sockets makes the sockets of one connection in the network of a session's sandbox, until ctx ends. They are not connected; see
 // [DialInside]. The sandbox stays as it does after a command. Without a sandbox the error is fault.NotFound.
-func (s *Sandboxes) Sockets(id, workspace string) ([]*os.File, error) {
-	one := s.agents.use(agentSession{id, workspace})
+func (s *Sandboxes) Sockets(ctx context.Context, id, workspace string) ([]*os.File, error) {
+	one := s.agents.takeExisting(agentSession{id, workspace})
 	if one == nil {
 		return nil, fault.New(fault.NotFound, "the session %q has no sandbox", id)
 	}
+	ctx, stop := context.WithTimeout(ctx, socketsTime)
+	defer stop()
 	var child *spawn.Child
-	defer func() { s.agents.leave(one, child, false) }()
+	defer func() { s.agents.leave(one, child, ctx.Err() != nil) }() // a sandbox that stops the process is of no use
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
@@ -56,22 +60,46 @@ func (s *Sandboxes) Sockets(id, workspace string) ([]*os.File, error) {
 	if child, err = one.zygote.Start(sharedSockets(), [3]int{at, at, at}); err != nil {
 		return nil, notStarted(err)
 	}
+	defer continueUntil(ctx, child)()
 	var out []*os.File
 	for range families() {
-		f := child.Take()
-		if f == nil || !isTCP(f) {
+		f := child.TakeUntil(ctx.Done())
+		if f == nil || familyOf(f) == 0 {
 			child.Kill()
 			closeFiles(append(out, f))
+			go func() { // what comes later
+				for f := child.Take(); f != nil; f = child.Take() {
+					_ = f.Close()
+				}
+			}()
 			return nil, fault.New(fault.ToolFailed, "the sandbox gave no socket")
 		}
 		out = append(out, f)
 	}
-	<-child.Done()
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.Kill()
+	}
 	return out, nil
 }
 
-// use is take for a sandbox that is there. nil: there is none.
-func (s *agentSandboxes) use(session agentSession) *agentSandbox {
+// socketsTime bounds [Sandboxes.Sockets]: programs of the sandbox may stop the process that makes the sockets.
+const socketsTime = 2 * time.Second
+
+// continueUntil lets the process of a command go on again and again, until ctx or stop ends that.
+func continueUntil(ctx context.Context, child *spawn.Child) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	go func() {
+		for pause.For(ctx, 50*time.Millisecond) == nil {
+			child.Continue()
+		}
+	}()
+	return stop
+}
+
+// takeExisting returns a session's sandbox, or nil. The caller calls leave.
+func (s *agentSandboxes) takeExisting(session agentSession) *agentSandbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.open[session]
@@ -92,20 +120,6 @@ func sharedSockets() *spawn.Program {
 	b.Fork()
 	b.Call("end", unix.SYS_EXIT_GROUP, none)
 	return b.Program
-}
-
-// isTCP reports whether a descriptor is a socket of one of the families. Other programs of the sandbox might have sent it.
-func isTCP(f *os.File) (is bool) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false
-	}
-	_ = raw.Control(func(fd uintptr) { // the descriptor is open
-		family, ferr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
-		protocol, perr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL)
-		is = ferr == nil && perr == nil && protocol == unix.IPPROTO_TCP && slices.Contains(families(), uint64(family)) //nolint:gosec // a family is a small number
-	})
-	return is
 }
 
 func closeFiles(list []*os.File) {
@@ -131,14 +145,19 @@ func DialInside(ctx context.Context, sockets []*os.File, port uint16) (net.Conn,
 	return nil, cmp.Or(failed, errors.New("no socket"))
 }
 
+// familyOf returns the family of a TCP socket; 0: it is none. Other programs of the sandbox might have sent it.
 func familyOf(f *os.File) (family uint64) {
 	raw, err := f.SyscallConn()
-	if err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			n, _ := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN) // 0 is no family
-			family = uint64(n)                                                   //nolint:gosec // a family is a small number
-		})
+	if err != nil {
+		return 0
 	}
+	_ = raw.Control(func(fd uintptr) { // the descriptor is open
+		n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
+		protocol, perr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL)
+		if of := uint64(n); err == nil && perr == nil && protocol == unix.IPPROTO_TCP && slices.Contains(families(), of) { //nolint:gosec // a family is a small number
+			family = of
+		}
+	})
 	return family
 }
 

@@ -48,7 +48,7 @@ func TestAServerOfASessionIsReached(t *testing.T) {
 		if _, err := get(boxes, session, where, port+100); err == nil {
 			t.Error("a port without a server was reached")
 		}
-		if _, err := boxes.Sockets(session, "/elsewhere"); !errors.Is(err, fault.NotFound) {
+		if _, err := boxes.Sockets(t.Context(), session, "/elsewhere"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a session of another workspace: %v", err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestAServerOfASessionIsReached(t *testing.T) {
 	}
 	w.says("s0", "cat /tmp/x", "s0") // the sandbox is there for further commands
 	boxes.EndSession("s0")
-	if _, err := boxes.Sockets("s0", boxes.Open()[0].Workspace); !errors.Is(err, fault.NotFound) {
+	if _, err := boxes.Sockets(t.Context(), "s0", boxes.Open()[0].Workspace); !errors.Is(err, fault.NotFound) {
 		t.Errorf("after the session: %v", err)
 	}
 }
@@ -66,7 +66,7 @@ func TestAServerOfASessionIsReached(t *testing.T) {
 func get(boxes *linux.Sandboxes, session, workspace string, port uint16) (string, error) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	sockets, err := boxes.Sockets(session, workspace)
+	sockets, err := boxes.Sockets(ctx, session, workspace)
 	if err != nil {
 		return "", err
 	}
@@ -85,4 +85,33 @@ func get(boxes *linux.Sandboxes, session, workspace string, port uint16) (string
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	return string(b), err
+}
+
+// TestASandboxThatStopsProcessesHoldsNothingUp: a program stops each new process of its sandbox. Each attempt to reach a server there
+// ends, and other sessions work.
+func TestASandboxThatStopsProcessesHoldsNothingUp(t *testing.T) {
+	w := newWorld(t, openPolicy)
+	boxes := w.box.Sandboxes
+	const stops = `import os, signal
+if os.fork() == 0:
+    os.setsid()
+    me, last = os.getpid(), os.getpid()
+    while True:
+        for pid in range(last + 1, last + 40):
+            try: os.kill(pid, signal.SIGSTOP)
+            except OSError: pass
+        new = [int(p) for p in os.listdir('/proc') if p.isdigit()]
+        last = max([me] + new) - 20`
+	w.says("bad", "python3 -c \"$(cat <<'EOF'\n"+stops+"\nEOF\n)\" > /dev/null 2>&1; echo ok", "ok")
+	where := boxes.Open()[0].Workspace
+	for range 5 {
+		sockets, err := boxes.Sockets(t.Context(), "bad", where)
+		for _, f := range sockets {
+			_ = f.Close()
+		}
+		if errors.Is(err, fault.NotFound) {
+			break // the sandbox has ended
+		}
+	}
+	w.says("good", "echo fine", "fine")
 }

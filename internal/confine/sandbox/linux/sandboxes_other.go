@@ -31,7 +31,7 @@ func (*Sandboxes) EndSession(string) {}
 func (*Sandboxes) Open() []sandbox.OpenSession { return nil }
 
 // Sockets is fault.NotFound.
-func (*Sandboxes) Sockets(id, _ string) ([]*os.File, error) {
+func (*Sandboxes) Sockets(_ context.Context, id, _ string) ([]*os.File, error) {
 	return nil, fault.New(fault.NotFound, "the session %q has no sandbox", id)
 }
 

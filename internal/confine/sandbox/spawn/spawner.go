@@ -396,6 +396,16 @@ func receive(f *os.File, buf []byte) (n int, fds []int, err error) {
 // gives nil when the sandbox ends before it does, of which Wait tells more.
 func (c *Child) Take() *os.File { return <-c.handed }
 
+// TakeUntil is Take, or nil once the channel is closed.
+func (c *Child) TakeUntil(over <-chan struct{}) *os.File {
+	select {
+	case f := <-c.handed:
+		return f
+	case <-over:
+		return nil
+	}
+}
+
 // Done is closed when every process of the command is gone.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
