@@ -64,7 +64,7 @@ func ToolFolders(home, project string, path []string) []ToolFolder {
 			c.person = version(filepath.Join(home, t.person))
 		}
 		for _, dir := range c.folders(pattern) {
-			// Neither a PATH nor a pattern can hold each name, and what a project has can change.
+			// No PATH and no pattern can hold these names, and a project can change its folders.
 			if to, err := filepath.EvalSymlinks(dir); err != nil || strings.ContainsAny(dir, ":*?[]{}\\'\"\n") || project != "" && Within(to, project) {
 				continue
 			}
