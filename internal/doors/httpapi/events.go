@@ -59,7 +59,7 @@ func (s *Server) seat(ctx context.Context, who *Caller) (func(), error) {
 	}
 	release, ok := s.seats.Take(who.Person)
 	if !ok {
-		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or try again later")
+		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams and waiting requests are open", "close one, or try again later")
 		p.retry = "5"
 		return nil, p
 	}

@@ -27,7 +27,8 @@ import (
 // world is everything that the API serves, in memory, for what the real parts
 // cannot be made to do on demand: fail, wait, be slow.
 type world struct {
-	invoking func() // called while a tool runs; nil: nothing is
+	invoking  func() // called while a tool runs; nil: nothing is
+	answering func() // called while a call with wait waits for an answer; nil: none waits
 
 	mu       sync.Mutex
 	agents   []agent.Agent

@@ -32,7 +32,9 @@ type CallMode struct {
 	Frozen   json.RawMessage `json:"frozen,omitempty" doc:"A frozen plan, as remit plan freeze writes it: other calls are refused (E6015)"`
 	Run      uuid.UUID       `json:"-"` // the ID that the run gets; zero: a new one
 	In       uuid.UUID       `json:"-"` // the open run to which the call is added; zero: none
-	AnswerBy time.Time       `json:"-"` // until when the call waits for a person's answer; zero: it does not wait
+	AnswerBy time.Time       `json:"-"` // the deadline for a person's answer; zero: the call does not wait
+	// Pause is called when the call starts to wait for an answer; resume, before an approved call goes on.
+	Pause func() (resume func(context.Context) error) `json:"-"`
 }
 
 // mode is the mode of a session's calls.

@@ -121,12 +121,16 @@ func (s *Server) tools() {
 				args = in.Body.Args
 			}
 			if in.Body.Wait > 0 {
-				release, err := s.seatInPlace(ctx, in.x)
+				release, err := s.seat(ctx, in.who)
 				if err != nil {
 					return nil, err
 				}
 				defer release()
 				mode.AnswerBy = time.Now().Add(time.Duration(in.Body.Wait) * time.Second)
+				mode.Pause = func() func(context.Context) error {
+					in.x.place.free()
+					return func(ctx context.Context) error { return s.returnToPlace(ctx, in.x) }
+				}
 			}
 			if in.Body.Run != "" {
 				if mode.In, err = s.openFor(ctx, &in.asked, in.Body.Run, mode); err != nil {
