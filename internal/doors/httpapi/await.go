@@ -95,8 +95,7 @@ func (s *Server) getApproval() {
 	})
 }
 
-// lookEvery is how often a question is read again without an event about it: it may have lapsed, or
-// been answered before the events were followed.
+// lookEvery is the polling interval for questions without an event.
 const lookEvery = 2 * time.Second
 
 // awaitAnswer waits until a question is answered or closed, at most for a time, while the caller may
@@ -113,7 +112,7 @@ func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, m
 	defer over.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	news, stop := s.newsOf(ctx, q.ID.String())
+	changed, stop := s.watchQuestion(ctx, q.ID.String())
 	defer stop()
 	for {
 		select {
@@ -126,7 +125,7 @@ func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, m
 			return q, nil
 		case <-s.draining:
 			return q, nil
-		case <-news:
+		case <-changed:
 		case <-look.C:
 		}
 		now, err := s.question(ctx, in, q.ID.String())
@@ -139,8 +138,8 @@ func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, m
 	}
 }
 
-// newsOf tells of the events of a question, until stop is called.
-func (s *Server) newsOf(ctx context.Context, id string) (news <-chan struct{}, stop func()) {
+// watchQuestion signals each event of a question, until stop is called.
+func (s *Server) watchQuestion(ctx context.Context, id string) (changed <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ch, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {

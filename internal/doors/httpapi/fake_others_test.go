@@ -150,6 +150,8 @@ func (o others) Open(_ context.Context, _ *httpapi.Caller, _ httpapi.NewRun, ove
 	return someID, nil
 }
 
+func (others) End(context.Context, uuid.UUID, bool) (bool, error) { return false, nil }
+
 func (o others) Start(_ context.Context, _ *httpapi.Caller, q httpapi.NewRun, started func(string)) error {
 	if q.Plan == "" {
 		return fault.New(fault.ArgsInvalid, "the plan is missing").In("body.plan")

@@ -229,6 +229,40 @@ func TestACallWithAKeyOutlivesItsClient(t *testing.T) {
 	}
 }
 
+// TestARepeatedRequestWaitsInAStreamSeat: it leaves its place to other requests.
+func TestARepeatedRequestWaitsInAStreamSeat(t *testing.T) {
+	w := newWorld()
+	s := server(t, w, func(o *httpapi.Options) { o.Limits.Requests, o.Limits.Streams = 4, 4 })
+	began, goOn := make(chan struct{}), make(chan struct{})
+	w.invoking = func() {
+		close(began)
+		<-goOn
+	}
+	answers := make(chan *httptest.ResponseRecorder, 3)
+	call := func() {
+		answers <- post("/v1/tools/time.now/invoke", `{}`).with("Idempotency-Key", "k").of(s)
+	}
+	go call()
+	<-began
+	for range 2 { // with the first one, more than the person's half of four
+		go call()
+	}
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		rec := post("/v1/tools/none/invoke", `{"wait":1}`).of(s)
+		if rec.Code == 503 && strings.Contains(rec.Body.String(), "event streams") {
+			break // both wait
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the repeated requests take no stream seats: %d %s", rec.Code, rec.Body)
+		}
+	}
+	wantStatus(t, get("/v1/agents").of(s), 200)
+	close(goOn)
+	for range 3 {
+		wantStatus(t, <-answers, 200)
+	}
+}
+
 // What could not be recorded is recorded once that is possible.
 func TestAnAnswerIsRecordedLater(t *testing.T) {
 	w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}
