@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/google/uuid"
-
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/httpapi"
@@ -33,15 +31,10 @@ func (s *served) Open(ctx context.Context, who *httpapi.Caller, q httpapi.NewRun
 	if who.Token == "" { // without a grant it would be a run of the person at this machine
 		return "", fault.New(fault.Internal, "the caller has no grant")
 	}
-	id, err := s.open.Open(ctx, runs.Request{
+	id, err := s.OpenRuns.Open(ctx, runs.Request{
 		ID: q.Run, Name: cmp.Or(q.Name, "api"), Workspace: s.workspace, Grant: who.Presented(), Changeset: q.Changeset, Planning: q.Planning, Observe: s.observe, Advice: adviceOn,
 	}, who.Leaf, onEnd)
 	return id.String(), err
-}
-
-// End implements httpapi.Runs.
-func (s *served) End(ctx context.Context, id uuid.UUID, cancel bool) (bool, error) {
-	return s.open.End(ctx, id, cancel)
 }
 
 // CollectPlan implements httpapi.Runs.

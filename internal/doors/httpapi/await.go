@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/service/history"
 )
 
-// place is a request's place among those that are carried out at once. It is safe for concurrent use.
+// place is a request's place within limits.requests. It is safe for concurrent use.
 type place struct {
 	mu      sync.Mutex
 	release func() // nil: the request has no place

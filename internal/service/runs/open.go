@@ -23,7 +23,7 @@ type OpenRuns struct {
 	Idle time.Duration // without a call, after which a run ends; not zero
 	// Failed is called when the end of a run cannot be recorded: the next start closes it. Nil: nothing
 	// is called.
-	Failed func(run uuid.UUID, err error)
+	Failed func(run string, err error)
 
 	mu      sync.Mutex
 	all     map[uuid.UUID]*openRun
@@ -164,7 +164,7 @@ func (o *OpenRuns) finish(ctx context.Context, r *openRun) {
 		}
 		o.mu.Unlock()
 		if r.err = r.end(ctx, status); r.err != nil && o.Failed != nil {
-			o.Failed(r.ID(), r.err)
+			o.Failed(r.ID().String(), r.err)
 		}
 		o.mu.Lock()
 		delete(o.all, r.ID())
