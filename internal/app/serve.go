@@ -186,10 +186,11 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	g.People, a.Queue.Sessions, ui.gate = a.People, service, g
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, gate: g}).Mount(ctx)
 	limits := q.Limits.With(a.Home.Settings.Limits)
-	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg, open: &runs.OpenRuns{Runs: a.Runs, Idle: cmp.Or(limits.RunIdle, httpapi.Defaults().RunIdle)}}
-	endOpen := parts.open.Start(ctx)
+	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg, OpenRuns: &runs.OpenRuns{Runs: a.Runs, Idle: cmp.Or(limits.RunIdle, httpapi.Defaults().RunIdle)}}
+	parts.Failed = func(run string, err error) { log.Logger().Error("run_ended_badly", "run", run, "error", err.Error()) }
+	endOpen := parts.OpenRuns.Start(ctx)
 	s, err = httpapi.New(httpapi.Options{
-		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, EndRun: parts.open.End, Queue: queue.Door{Queue: a.Queue, Workspace: q.Workspace}, Grants: parts, Approvals: parts, Interrupted: a.Approvals.Interrupted,
+		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Queue: queue.Door{Queue: a.Queue, Workspace: q.Workspace}, Grants: parts, Approvals: parts, Interrupted: a.Approvals.Interrupted,
 		Changes: changes.Reviewer{Changes: a.Changes}, Parts: parts, Nodes: database.Services(a.Store),
 		Audit: a.History, Labels: filelabels.Door{Reader: a.Reader, Store: a.Store}, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Witness: cosigns, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Logins: ui.logins, Address: ui.origin(), Metrics: w.Metrics, Tracer: w.Tracer, Spans: w.Turns, Limits: limits, TakeRequests: a.Grants.TakeRequests,

@@ -28,10 +28,10 @@ import (
 
 // served is what the API serves besides agents, in the API's words.
 type served struct {
-	app       *App
-	workspace string
-	observe   func(runner.Notice)
-	open      *runs.OpenRuns
+	app            *App
+	workspace      string
+	observe        func(runner.Notice)
+	*runs.OpenRuns // its End implements httpapi.Runs
 
 	capabilities *capability.Registry
 }
@@ -111,8 +111,9 @@ func (s *served) Tool(ctx context.Context, id string) (catalog.Described, error)
 
 // Invoke implements httpapi.Tools.
 func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, args map[string]any, mode httpapi.CallMode) (httpapi.Invocation, error) {
+	c := runner.Call{Tool: tool.ID(id), Args: args, AnswerBy: mode.AnswerBy, Pause: mode.Pause}
 	if mode.In != uuid.Nil {
-		o, err := s.open.Call(ctx, mode.In, who.Presented(), who.Leaf, runner.Call{Tool: tool.ID(id), Args: args, AnswerBy: mode.AnswerBy})
+		o, err := s.OpenRuns.Call(ctx, mode.In, who.Presented(), who.Leaf, c)
 		if err != nil {
 			return httpapi.Invocation{}, err
 		}
@@ -128,7 +129,7 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 	if err != nil {
 		return httpapi.Invocation{}, err
 	}
-	o, err := run.Call(ctx, runner.Call{Tool: tool.ID(id), Args: args, AnswerBy: mode.AnswerBy})
+	o, err := run.Call(ctx, c)
 	if eerr := run.End(context.WithoutCancel(ctx)); err == nil {
 		err = eerr
 	}

@@ -27,13 +27,13 @@ func (s *served) Start(ctx context.Context, who *httpapi.Caller, q httpapi.NewRu
 }
 
 // Open implements httpapi.Runs.
-func (s *served) Open(ctx context.Context, who *httpapi.Caller, q httpapi.NewRun, over func()) (string, error) {
+func (s *served) Open(ctx context.Context, who *httpapi.Caller, q httpapi.NewRun, onEnd func()) (string, error) {
 	if who.Token == "" { // without a grant it would be a run of the person at this machine
 		return "", fault.New(fault.Internal, "the caller has no grant")
 	}
-	id, err := s.open.Open(ctx, runs.Request{
+	id, err := s.OpenRuns.Open(ctx, runs.Request{
 		ID: q.Run, Name: cmp.Or(q.Name, "api"), Workspace: s.workspace, Grant: who.Presented(), Changeset: q.Changeset, Planning: q.Planning, Observe: s.observe, Advice: adviceOn,
-	}, who.Leaf, over)
+	}, who.Leaf, onEnd)
 	return id.String(), err
 }
 

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,17 +19,70 @@ type got struct {
 	status int
 	m      map[string]any
 	took   time.Duration
+	err    error
 }
 
-// meanwhile makes a request, and gives its answer later.
+// meanwhile makes a request, and gives its answer later. See answer.
 func (s *service) meanwhile(method, path, token, body string, header ...string) <-chan got {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	ch := make(chan got, 1)
 	go func() {
-		began := time.Now()
-		status, m := s.ask(method, path, token, body, header...)
-		ch <- got{status, m, time.Since(began)}
+		began, a := time.Now(), got{}
+		res, err := http.DefaultClient.Do(r)
+		if a.err = err; err == nil {
+			a.status, a.err = res.StatusCode, json.NewDecoder(res.Body).Decode(&a.m)
+			_ = res.Body.Close() // it was read
+		}
+		a.took = time.Since(began)
+		ch <- a
 	}()
 	return ch
+}
+
+// answer waits for the answer to a request of meanwhile.
+func (s *service) answer(ch <-chan got) got {
+	s.t.Helper()
+	select {
+	case a := <-ch:
+		if a.err != nil {
+			s.t.Fatal(a.err)
+		}
+		return a
+	case <-time.After(2 * time.Minute):
+		s.t.Fatal("a request has no answer")
+	}
+	return got{}
+}
+
+// eventually waits for a state.
+func (s *service) eventually(what string, state func() bool) {
+	s.t.Helper()
+	for until := time.Now().Add(time.Minute); !state(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			s.t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// waiting waits until a number of stream seats are taken.
+func (s *service) waiting(n int) {
+	s.t.Helper()
+	want := fmt.Sprintf("\nremit_http_streams %d\n", n)
+	s.eventually(fmt.Sprintf("%d requests wait", n), func() bool {
+		_, _, metrics := s.raw("GET", "/metrics", s.token, "")
+		return strings.Contains(string(metrics), want)
+	})
 }
 
 // asked is the newest question that waits.
@@ -47,17 +101,17 @@ func (s *service) state(question string) string {
 	return fmt.Sprint(s.must(200, "GET", "/v1/approvals/"+question, "")["state"])
 }
 
-const callTime, waits = "/v1/tools/time.now/invoke", `{"wait":60}`
+const callTime, waits = "/v1/tools/time.now/invoke", `{"wait":600}`
 
 // TestACallWaitsForItsAnswer: in a run of its own, and in an open one.
 func TestACallWaitsForItsAnswer(t *testing.T) {
 	s := policied(t, waitPolicy)
-	for name, body := range map[string]string{"alone": waits, "in an open run": `{"wait":60,"run_id":"` + s.open(s.token, "{}") + `"}`} {
+	for name, body := range map[string]string{"alone": waits, "in an open run": `{"wait":600,"run_id":"` + s.open(s.token, "{}") + `"}`} {
 		for answer, want := range map[string]int{"approve": 200, "deny": 403} {
 			ch := s.meanwhile("POST", callTime, s.token, body)
 			q := s.asked()
 			s.must(200, "POST", "/v1/approvals/"+q+"/"+answer, "{}")
-			a := <-ch
+			a := s.answer(ch)
 			if a.status != want || want == 200 && a.m["output"] == nil || want == 403 && (a.m["code"] != "E1002" || !strings.Contains(fmt.Sprint(a.m["detail"]), "refused by")) {
 				t.Errorf("%s, %s: %d %v", name, answer, a.status, a.m)
 			}
@@ -66,7 +120,7 @@ func TestACallWaitsForItsAnswer(t *testing.T) {
 			}
 		}
 	}
-	a := <-s.meanwhile("POST", callTime, s.token, `{"wait":1}`)
+	a := s.answer(s.meanwhile("POST", callTime, s.token, `{"wait":1}`))
 	detail, hint := fmt.Sprint(a.m["detail"]), fmt.Sprint(a.m["hint"])
 	q, _ := a.m["approval_id"].(string)
 	if a.status != 403 || a.m["code"] != "E1002" || a.took < time.Second || !strings.Contains(detail, "nobody answered while the call waited") || !strings.Contains(hint, q) || s.state(q) != "waiting" {
@@ -108,34 +162,34 @@ func TestAQuestionIsAwaited(t *testing.T) {
 	s := policied(t, waitPolicy)
 	_, m := s.ask("POST", callTime, s.token, "{}")
 	path := "/v1/approvals/" + m["approval_id"].(string)
-	if a := <-s.meanwhile("GET", path+"?wait=1", s.token, ""); a.status != 200 || a.m["state"] != "waiting" || a.took < time.Second {
+	if a := s.answer(s.meanwhile("GET", path+"?wait=1", s.token, "")); a.status != 200 || a.m["state"] != "waiting" || a.took < time.Second {
 		t.Errorf("not answered: %+v", a)
 	}
 	other, _ := s.narrow("version: 1\nname: other\nrest: inherit\napi: {allow: [approvals.read]}\n")
-	if a := <-s.meanwhile("GET", path+"?wait=60", other, ""); a.status != 404 || a.took > 30*time.Second {
+	if a := s.answer(s.meanwhile("GET", path+"?wait=600", other, "")); a.status != 404 || a.took > 30*time.Second {
 		t.Errorf("of others: %+v", a)
 	}
-	ch := s.meanwhile("GET", path+"?wait=60", s.token, "")
-	time.Sleep(50 * time.Millisecond) // it may wait by now
+	ch := s.meanwhile("GET", path+"?wait=600", s.token, "")
+	s.waiting(1)
 	s.must(200, "POST", path+"/approve", "{}")
-	if a := <-ch; a.status != 200 || a.m["state"] != "approved" || a.took > 30*time.Second {
+	if a := s.answer(ch); a.status != 200 || a.m["state"] != "approved" || a.took > 30*time.Second {
 		t.Errorf("answered: %+v", a)
 	}
-	if a := <-s.meanwhile("GET", path+"?wait=60", s.token, ""); a.status != 200 || a.took > 30*time.Second {
+	if a := s.answer(s.meanwhile("GET", path+"?wait=600", s.token, "")); a.status != 200 || a.took > 30*time.Second {
 		t.Errorf("answered before: %+v", a)
 	}
 	mine, id := s.narrow("version: 1\nname: mine\nrest: inherit\napi: {allow: [approvals.read, tools.invoke]}\n")
 	_, m = s.ask("POST", callTime, mine, "{}")
-	ch = s.meanwhile("GET", "/v1/approvals/"+m["approval_id"].(string)+"?wait=60", mine, "")
-	time.Sleep(50 * time.Millisecond)
+	ch = s.meanwhile("GET", "/v1/approvals/"+m["approval_id"].(string)+"?wait=600", mine, "")
+	s.waiting(1)
 	s.must(200, "POST", "/v1/grants/"+id+"/revoke", "{}")
-	if a := <-ch; a.status != 401 || a.m["code"] != "E6004" {
+	if a := s.answer(ch); a.status != 401 || a.m["code"] != "E6004" {
 		t.Errorf("revoked: %+v", a)
 	}
-	ch = s.meanwhile("GET", "/v1/approvals/"+m["approval_id"].(string)+"?wait=60", s.token, "")
-	time.Sleep(50 * time.Millisecond)
+	ch = s.meanwhile("GET", "/v1/approvals/"+m["approval_id"].(string)+"?wait=600", s.token, "")
+	s.waiting(1)
 	s.stop()
-	if a := <-ch; a.status != 200 || a.m["state"] != "waiting" || a.took > 30*time.Second {
+	if a := s.answer(ch); a.status != 200 || a.m["state"] != "waiting" || a.took > 30*time.Second {
 		t.Errorf("stopped: %+v", a)
 	}
 }
@@ -148,7 +202,7 @@ func TestAWaitingCallIsGivenUp(t *testing.T) {
 	ch := s.meanwhile("POST", callTime, token, waits)
 	s.asked()
 	s.must(200, "POST", "/v1/grants/"+id+"/revoke", "{}")
-	if a := <-ch; a.status != 403 || a.m["code"] != "E6004" {
+	if a := s.answer(ch); a.status != 403 || a.m["code"] != "E6004" {
 		t.Errorf("revoked: %+v", a)
 	}
 	ctx, leave := context.WithCancel(t.Context())
@@ -174,24 +228,24 @@ func TestAWaitingCallIsGivenUp(t *testing.T) {
 		}
 	}
 	run := s.open(s.token, "{}")
-	ch = s.meanwhile("POST", callTime, s.token, `{"wait":60,"run_id":"`+run+`"}`)
+	ch = s.meanwhile("POST", callTime, s.token, `{"wait":600,"run_id":"`+run+`"}`)
 	s.asked()
 	if r := s.must(200, "POST", "/v1/runs/"+run+"/cancel", ""); r["status"] != "cancelled" || r["completed"] != 0.0 {
 		t.Errorf("cancelled: %v", r)
 	}
-	if a := <-ch; a.m["output"] != nil {
+	if a := s.answer(ch); a.m["output"] != nil {
 		t.Errorf("cancelled: %+v", a)
 	}
 	ch = s.meanwhile("POST", callTime, s.token, waits, "Idempotency-Key", "k")
 	s.asked()
 	s.stop()
-	if a := <-ch; a.status != 409 || a.m["code"] != "E2011" || !strings.Contains(fmt.Sprint(a.m["detail"]), "waited") {
+	if a := s.answer(ch); a.status != 409 || a.m["code"] != "E2011" || !strings.Contains(fmt.Sprint(a.m["detail"]), "waited") {
 		t.Errorf("stopped: %+v", a)
 	}
 	s.start()
 	ch = s.meanwhile("POST", callTime, s.token, waits, "Idempotency-Key", "k")
 	s.must(200, "POST", "/v1/approvals/"+s.asked()+"/approve", "{}")
-	if a := <-ch; a.status != 200 || a.m["output"] == nil {
+	if a := s.answer(ch); a.status != 200 || a.m["output"] == nil {
 		t.Errorf("again with the same key: %+v", a)
 	}
 	s.verifies(t)
@@ -200,54 +254,50 @@ func TestAWaitingCallIsGivenUp(t *testing.T) {
 // TestWaitingTakesNoPlaceOfOthers: more requests wait than may be carried out at once, and others are
 // carried out meanwhile.
 func TestWaitingTakesNoPlaceOfOthers(t *testing.T) {
-	const most = 40
-	s := policied(t, waitPolicy, func(q *app.ServeRequest) { q.Limits.Requests, q.Limits.Streams = 8, 2*most })
-	var all []<-chan got
+	const most = 12
+	s := policied(t, waitPolicy, func(q *app.ServeRequest) { q.Limits.Requests, q.Limits.Streams = 16, 2*most }) // one person gets half
 	_, m := s.ask("POST", callTime, s.token, "{}")
 	path := "/v1/approvals/" + m["approval_id"].(string)
+	var looks, calls []<-chan got
 	for i := range most {
 		if i%2 == 0 {
-			all = append(all, s.meanwhile("GET", path+"?wait=60", s.token, ""))
+			looks = append(looks, s.meanwhile("GET", path+"?wait=600", s.token, ""))
 		} else {
-			all = append(all, s.meanwhile("POST", callTime, s.token, waits))
+			calls = append(calls, s.meanwhile("POST", callTime, s.token, waits))
 		}
-		for len(all) == i+1 { // it waits: its place is free
-			status, m := s.ask("POST", "/v1/tools/random.uuid/invoke", s.token, "{}")
-			if status != 503 {
-				if status != 200 && status != 404 && status != 403 {
-					t.Fatalf("beside %d: %d %v", i, status, m)
-				}
-				break
-			}
-			time.Sleep(time.Millisecond)
+		s.waiting(i + 1)
+		s.eventually("the place of a request that waits is free", func() bool {
+			status, _ := s.ask("GET", "/v1/tools/time.now", s.token, "")
+			return status == 200
+		})
+	}
+	for _, r := range [][3]string{{"GET", path + "?wait=1", ""}, {"POST", callTime, waits}} {
+		status, m := s.ask(r[0], r[1], s.token, r[2])
+		s.wants("one more than may wait", status, m, 503, "E1005")
+	}
+	s.must(200, "POST", path+"/approve", "{}")
+	for _, ch := range looks {
+		if a := s.answer(ch); a.status != 200 || a.m["state"] == "waiting" {
+			t.Errorf("a question: %+v", a)
 		}
 	}
-	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		status, m := s.ask("GET", path+"?wait=1", s.token, "")
-		if status == 503 && m["code"] == "E1005" {
-			break // all seats of the person are taken
-		}
-		for i, ch := range all {
+	for len(calls) > 0 { // an approval is for one of them
+		for i := range calls {
 			select {
-			case a := <-ch:
-				t.Fatalf("request %d ended: %+v", i, a)
+			case a := <-calls[i]:
+				if a.err != nil || a.status != 200 || a.m["output"] == nil {
+					t.Fatalf("a call: %+v", a)
+				}
+				calls = append(calls[:i:i], calls[i+1:]...)
+				if len(calls) > 0 {
+					s.must(200, "POST", "/v1/approvals/"+s.asked()+"/approve", "{}")
+				}
 			default:
+				continue
 			}
+			break
 		}
-		if time.Now().After(until) {
-			t.Fatalf("one more than may wait: %d %v", status, m)
-		}
+		time.Sleep(time.Millisecond)
 	}
-	s.must(200, "POST", path+"/deny", "{}")
-	for items := []any{nil}; len(items) > 0; {
-		items, _ = s.must(200, "GET", "/v1/approvals", "")["items"].([]any)
-		for _, q := range items {
-			s.ask("POST", "/v1/approvals/"+q.(map[string]any)["id"].(string)+"/deny", s.token, "{}")
-		}
-	}
-	for _, ch := range all {
-		if a := <-ch; a.status != 200 && a.status != 403 && a.status != 503 {
-			t.Errorf("%+v", a)
-		}
-	}
+	s.verifies(t)
 }

@@ -205,8 +205,7 @@ type filedError struct{ id uuid.UUID }
 // Error implements error.
 func (e filedError) Error() string { return "question " + e.id.String() }
 
-// Filed is the ID of the question that waits for an answer about a call that was refused for it;
-// "": none does.
+// Filed returns the ID of the pending question behind a refusal, or "".
 func Filed(refused error) string {
 	var f filedError
 	if errors.As(refused, &f) {
@@ -215,7 +214,7 @@ func Filed(refused error) string {
 	return ""
 }
 
-// unanswered is the refusal of a call whose question was filed, and waits for others to answer.
+// unanswered returns the refusal of a call whose question is still open.
 func (d *Desk) unanswered(q runner.Question, filed store.Approval) error {
 	state := "not approved yet"
 	if !q.Call.AnswerBy.IsZero() {

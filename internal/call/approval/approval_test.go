@@ -528,3 +528,60 @@ func TestAYesIsForWhatTheFilesHeld(t *testing.T) {
 		t.Error("a yes for the session is for other content too")
 	}
 }
+
+// TestAnswerByHoldsAtATerminal: also where the person can be asked here, or the asker waits. The
+// question stays open.
+func TestAnswerByHoldsAtATerminal(t *testing.T) {
+	s := openStore(t)
+	run := newRun(t, s)
+	shown := func(ctx context.Context, _ approval.Case) (store.Vote, error) {
+		<-ctx.Done()
+		return store.Vote{}, ctx.Err()
+	}
+	for name, d := range map[string]*approval.Desk{"terminal": {Store: s, Here: shown, Every: time.Millisecond}, "waits": {Store: s, Wait: true, Every: time.Millisecond}} {
+		q := write(run, name+".txt", "x")
+		q.Call.AnswerBy = time.Now().Add(time.Millisecond)
+		if _, err := d.Ask(t.Context(), q); !errors.Is(err, fault.NeedsApproval) || approval.Filed(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestACallPausesOnlyWhileItWaits: not for a question that is answered before, nor while its tool
+// runs. A call that cannot go on keeps its approval.
+func TestACallPausesOnlyWhileItWaits(t *testing.T) {
+	s := openStore(t)
+	run := newRun(t, s)
+	d := &approval.Desk{Store: s, Wait: true, Every: time.Millisecond}
+	stuck := errors.New("no place is free")
+	for name, tt := range map[string]struct {
+		within, yes    bool
+		resume         error
+		paused, goesOn int
+	}{
+		"approved": {yes: true, paused: 1, goesOn: 1}, "refused": {paused: 1}, "within": {within: true, yes: true}, "stuck": {yes: true, resume: stuck, paused: 1, goesOn: 1},
+	} {
+		paused, resumed := 0, 0
+		q := write(run, name+".txt", "x")
+		q.Within = tt.within
+		q.Call.Pause = func() func(context.Context) error {
+			paused++
+			return func(context.Context) error { resumed++; return tt.resume }
+		}
+		done := make(chan error, 1)
+		go func() { _, err := d.Ask(t.Context(), q); done <- err }()
+		id := waitFor(t, s, func(q store.Approval) bool { return q.State == store.Waiting })
+		if _, err := s.Vote(t.Context(), id, store.Vote{By: "user:ann", Yes: tt.yes, Where: "elsewhere", At: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, tt.resume) || paused != tt.paused || resumed != tt.goesOn {
+			t.Errorf("%s: %v; paused %d times, resumed %d times", name, err, paused, resumed)
+		}
+		if tt.resume == nil {
+			continue
+		}
+		if a, err := d.Ask(t.Context(), q); err != nil || !a.Yes || paused != tt.paused {
+			t.Errorf("%s, again: %+v %v", name, a, err)
+		}
+	}
+}

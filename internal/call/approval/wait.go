@@ -12,10 +12,18 @@ import (
 
 // wait returns the question once it is answered, from here or from elsewhere, or lapsed. A ledger
 // that cannot be read delays the answer and never gives one: blind is for how long it was so.
-func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval, session bool) (_ store.Approval, blind time.Duration, err error) {
+func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval, session bool) (answered store.Approval, blind time.Duration, err error) {
 	ctx, stop := d.untilEnding(ctx)
 	defer stop()
-	over, stopOver := d.overAt(q)
+	if q.Call.Pause != nil && !q.Within { // the tool of a question from within goes on
+		resume := q.Call.Pause()
+		defer func() {
+			if err == nil && answered.State == store.Approved {
+				err = resume(ctx)
+			}
+		}()
+	}
+	over, stopOver := answerTimer(q)
 	defer stopOver()
 	errs := make(chan error, 1)
 	if d.Here != nil {
@@ -61,10 +69,9 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 	}
 }
 
-// overAt gives what tells that the call waits no longer. The question stays open then. Nil: the call
-// waits until the question lapses.
-func (d *Desk) overAt(q runner.Question) (over <-chan time.Time, stop func()) {
-	if d.Wait || d.Here != nil || q.Call.AnswerBy.IsZero() {
+// answerTimer fires at AnswerBy. A nil channel: the call waits until the question expires.
+func answerTimer(q runner.Question) (over <-chan time.Time, stop func()) {
+	if q.Call.AnswerBy.IsZero() {
 		return nil, func() {}
 	}
 	t := time.NewTimer(time.Until(q.Call.AnswerBy))

@@ -56,7 +56,7 @@ func (f *flight) aheadOf(w permit.Wanted) *flight {
 	r := *f.r
 	r.Observe = nil
 	return &flight{r: &r, run: f.run, chain: f.run.chain, limits: f.run.limits, created: r.now(), wanted: &w,
-		c: Call{Index: f.c.Index, Step: f.c.Step, Agent: f.c.Agent, Tool: recordableID(w.Tool), Args: w.Args, Bounds: f.c.Bounds, AnswerBy: f.c.AnswerBy}}
+		c: Call{Index: f.c.Index, Step: f.c.Step, Agent: f.c.Agent, Tool: recordableID(w.Tool), Args: w.Args, Bounds: f.c.Bounds, AnswerBy: f.c.AnswerBy, Pause: f.c.Pause}}
 }
 
 // Ahead decides a call of a run that is not begun, records nothing, and gives the question about it. An error says why

@@ -153,9 +153,13 @@ type Call struct {
 	// Thought: an agent's session asks its model. Neither the phase of the run nor its frozen
 	// plan is about such calls; the policies are.
 	Thought bool
-	// AnswerBy is until when the call waits for a person's answer, where the asker itself does not
-	// wait; zero: it does not wait either.
+	// AnswerBy is the deadline for a person's answer. Zero: the call does not wait unless the asker
+	// does.
 	AnswerBy time.Time
+	// Pause is called when the call starts to wait for an answer before its tool runs; resume, before
+	// the approval is used. An error of resume refuses the call and keeps the approval. Nil: nothing is
+	// called.
+	Pause func() (resume func(context.Context) error)
 	// Bounds are policies of this call alone, besides the run's grant. They are recorded
 	// with it.
 	Bounds []*policy.Policy

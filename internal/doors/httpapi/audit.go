@@ -25,7 +25,7 @@ type Audit interface {
 	Follow(ctx context.Context, after *ledger.Seq, emit func(*history.Batch) error) error
 	// VerifyAll recomputes the whole log.
 	VerifyAll(ctx context.Context) (store.VerifyReport, error)
-	// Result gives the recorded result of the one call of a run: fault.RunUnknown.
+	// Result gives the recorded result of a call of a run, by its index: fault.RunUnknown.
 	Result(ctx context.Context, run string, call int) (history.CallResult, error)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -12,12 +13,65 @@ import (
 	"github.com/remitrun/remit/internal/service/history"
 )
 
-// seatInPlace takes a seat of an event stream for a request that waits for a person, and gives its
-// place among the requests back: others need that.
-func (s *Server) seatInPlace(ctx context.Context, x *exchange) (release func(), err error) {
+// place is a request's place within limits.requests. It is safe for concurrent use.
+type place struct {
+	mu      sync.Mutex
+	release func() // nil: the request has no place
+	ended   bool
+}
+
+// free makes the place available to other requests.
+func (p *place) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.release != nil {
+		p.release()
+	}
+	p.release = nil
+}
+
+// end frees the place for good.
+func (p *place) end() {
+	p.free()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+}
+
+// retake takes a place with take, unless the request has one or has ended. It returns false if none
+// is free.
+func (p *place) retake(take func() (release func(), ok bool)) (ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.release != nil || p.ended {
+		return true
+	}
+	p.release, ok = take()
+	return ok
+}
+
+// retakeEvery is the polling interval for a free place.
+const retakeEvery = 10 * time.Millisecond
+
+// returnToPlace waits until the request has a place again, so that it goes on within the limit.
+func (s *Server) returnToPlace(ctx context.Context, x *exchange) error {
+	t := time.NewTicker(retakeEvery)
+	defer t.Stop()
+	for !x.place.retake(func() (func(), bool) { return s.places.Take(x.who.Person) }) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-t.C:
+		}
+	}
+	return nil
+}
+
+// moveToStreams takes a stream seat and frees the request's place.
+func (s *Server) moveToStreams(ctx context.Context, x *exchange) (release func(), err error) {
 	release, err = s.seat(ctx, x.who)
 	if err == nil {
-		x.leave()
+		x.place.free()
 	}
 	return release, err
 }
@@ -41,14 +95,13 @@ func (s *Server) getApproval() {
 	})
 }
 
-// lookEvery is how often a question is read again without an event about it: it may have lapsed, or
-// been answered before the events were followed.
+// lookEvery is the polling interval for questions without an event.
 const lookEvery = 2 * time.Second
 
 // awaitAnswer waits until a question is answered or closed, at most for a time, while the caller may
 // see it.
 func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, most time.Duration) (store.Approval, error) {
-	release, err := s.seatInPlace(ctx, in.x)
+	release, err := s.moveToStreams(ctx, in.x)
 	if err != nil {
 		return q, err
 	}
@@ -59,7 +112,7 @@ func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, m
 	defer over.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	news, stop := s.newsOf(ctx, q.ID.String())
+	changed, stop := s.watchQuestion(ctx, q.ID.String())
 	defer stop()
 	for {
 		select {
@@ -72,7 +125,7 @@ func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, m
 			return q, nil
 		case <-s.draining:
 			return q, nil
-		case <-news:
+		case <-changed:
 		case <-look.C:
 		}
 		now, err := s.question(ctx, in, q.ID.String())
@@ -85,8 +138,8 @@ func (s *Server) awaitAnswer(ctx context.Context, in *asked, q store.Approval, m
 	}
 }
 
-// newsOf tells of the events of a question, until stop is called.
-func (s *Server) newsOf(ctx context.Context, id string) (news <-chan struct{}, stop func()) {
+// watchQuestion signals each event of a question, until stop is called.
+func (s *Server) watchQuestion(ctx context.Context, id string) (changed <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ch, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {

@@ -65,8 +65,8 @@ func queues(body []byte) bool {
 
 func always([]byte) bool { return true }
 
-// openRunOf is the open run to which the body of a request adds a call; zero: it makes a run of its
-// own.
+// openRunOf is the open run to which the body of a request adds a call; uuid.Nil if the call gets its
+// own run.
 func openRunOf(body []byte) uuid.UUID {
 	var b struct {
 		Run uuid.UUID `json:"run_id"`
@@ -79,13 +79,13 @@ func openRunOf(body []byte) uuid.UUID {
 
 func makesOwnRun(body []byte) bool { return openRunOf(body) == uuid.Nil }
 
-// callsPlace follows the run in the place of a request that adds a call, before the call's index is
-// known.
+// callsPlace is the path suffix of a run's calls. A Place without an index means that the index is not
+// known yet.
 const callsPlace = "/calls"
 
-// placed is the run and the call at a place, as requests record it. The call of a run with one is 1.
-// The zero UUID: it is no place of a run; 0: it is not known which call.
-func placed(place string) (run uuid.UUID, call int) {
+// parsePlace returns the run and call of a recorded Place: uuid.Nil if it is not a run, call 0 if the
+// index is unknown.
+func parsePlace(place string) (run uuid.UUID, call int) {
 	rest, ok := strings.CutPrefix(place, store.RunPlace)
 	id, index, inRun := strings.Cut(rest, callsPlace)
 	if !ok || !inRun {
@@ -232,7 +232,7 @@ func (s *Server) repeated(x *exchange, r *http.Request, k, was store.RequestReco
 	if was.Place != "" {
 		x.Header().Set("Location", was.Place)
 	}
-	id, call := placed(was.Place)
+	id, call := parsePlace(was.Place)
 	if x.op.recall != nil && id != uuid.Nil && call > 0 {
 		s.recalled(x, was, id, func() (any, error) { return x.op.recall(r.Context(), id.String(), call) })
 		return
@@ -259,7 +259,7 @@ func underWayElsewhere(was store.RequestRecord) *Problem {
 
 // runAt is the run at a place, for a problem; "": none.
 func runAt(place string) string {
-	if run, _ := placed(place); run != uuid.Nil && strings.HasPrefix(place, store.RunPlace) {
+	if run, _ := parsePlace(place); run != uuid.Nil && strings.HasPrefix(place, store.RunPlace) {
 		return run.String()
 	}
 	return ""

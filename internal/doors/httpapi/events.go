@@ -13,6 +13,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/service/callers"
 )
 
@@ -57,17 +58,26 @@ func (s *Server) seat(ctx context.Context, who *Caller) (func(), error) {
 	if ctx.Value(seated{}) != nil {
 		return func() {}, nil
 	}
-	release, ok := s.seats.Take(who.Person)
-	if !ok {
-		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or try again later")
-		p.retry = "5"
-		return nil, p
+	release, err := takeSeat(s.seats, who, "too many event streams and waiting requests are open", "close one, or try again later")
+	if err != nil {
+		return nil, err
 	}
 	s.met.streams.Add(1)
 	return func() {
 		release()
 		s.met.streams.Add(-1)
 	}, nil
+}
+
+// takeSeat takes a seat of the caller's person, or refuses the request with a time to try again.
+func takeSeat(seats *admission.Seats, who *Caller, detail, hint string) (release func(), err error) {
+	release, ok := seats.Take(who.Person)
+	if ok {
+		return release, nil
+	}
+	p := bad(http.StatusServiceUnavailable, fault.LimitReached, detail, hint)
+	p.retry = "5"
+	return nil, p
 }
 
 // stream is an open event stream. It is safe for concurrent use.

@@ -70,9 +70,16 @@ func (o others) Tool(_ context.Context, id string) (catalog.Described, error) {
 	return catalog.Described{ID: tool.ID(id), Risk: "low", Effects: []string{}}, nil
 }
 
-func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map[string]any, _ httpapi.CallMode) (httpapi.Invocation, error) {
+func (o others) Invoke(ctx context.Context, _ *httpapi.Caller, id string, args map[string]any, mode httpapi.CallMode) (httpapi.Invocation, error) {
 	if id != "time.now" {
 		return httpapi.Invocation{}, httpapi.Refusal(fault.New(fault.ToolUnknown, "no tool has the ID %q", id), "run-1", 1, "", "")
+	}
+	if o.w.answering != nil && mode.Pause != nil {
+		resume := mode.Pause()
+		o.w.answering()
+		if err := resume(ctx); err != nil {
+			return httpapi.Invocation{}, err
+		}
 	}
 	if o.w.invoking != nil {
 		o.w.invoking()
@@ -142,6 +149,8 @@ func (o others) Open(_ context.Context, _ *httpapi.Caller, _ httpapi.NewRun, ove
 	over()
 	return someID, nil
 }
+
+func (others) End(context.Context, uuid.UUID, bool) (bool, error) { return false, nil }
 
 func (o others) Start(_ context.Context, _ *httpapi.Caller, q httpapi.NewRun, started func(string)) error {
 	if q.Plan == "" {

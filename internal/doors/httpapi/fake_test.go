@@ -27,7 +27,8 @@ import (
 // world is everything that the API serves, in memory, for what the real parts
 // cannot be made to do on demand: fail, wait, be slow.
 type world struct {
-	invoking func() // called while a tool runs; nil: nothing is
+	invoking  func() // called while a tool runs; nil: nothing is
+	answering func() // called while a call with wait waits for an answer; nil: none waits
 
 	mu       sync.Mutex
 	agents   []agent.Agent
@@ -408,7 +409,7 @@ const someID = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"
 func options(w *world) httpapi.Options {
 	o := others{w}
 	return httpapi.Options{
-		Version: "test", Gate: w, Lineage: w, Agents: w, Sessions: w, Conversations: w, Turns: w, Files: w, Capabilities: o, Commands: o, Tools: o, Runs: o, EndRun: func(context.Context, string, bool) (bool, error) { return false, nil }, Queue: queued{o}, Grants: o, Approvals: o, Audit: o, Policies: o,
+		Version: "test", Gate: w, Lineage: w, Agents: w, Sessions: w, Conversations: w, Turns: w, Files: w, Capabilities: o, Commands: o, Tools: o, Runs: o, Queue: queued{o}, Grants: o, Approvals: o, Audit: o, Policies: o,
 		Changes: o, Parts: o, Labels: o,
 		Metrics: telemetry.New(), Limits: httpapi.Limits{Heartbeat: 50 * time.Millisecond, Refused: 1e6, Rate: 1e6},
 		Log: func(e httpapi.Entry) {

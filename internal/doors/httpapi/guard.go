@@ -73,9 +73,9 @@ type exchange struct {
 	tee    *recording // nil: the response is not kept
 	run    uuid.UUID  // the ID that the run of the request gets; zero: a new one
 
-	leave     func() // gives the request's place back, once; nil: it has none
-	untouched bool   // the request failed before it changed anything
-	unsettled error  // why the response to a request with an Idempotency-Key could not be recorded
+	place     place // among the requests that are carried out at once
+	untouched bool  // the request failed before it changed anything
+	unsettled error // why the response to a request with an Idempotency-Key could not be recorded
 }
 
 // WriteHeader implements http.ResponseWriter.

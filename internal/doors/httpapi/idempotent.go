@@ -155,9 +155,7 @@ func (s *Server) doOnce(x *exchange, r *http.Request, body []byte, do func()) {
 		s.fail(x, otherRequest())
 		return
 	}
-	select {
-	case <-rec.done:
-	case <-r.Context().Done():
+	if !s.awaitFirst(x, r, rec) {
 		return
 	}
 	if rec.status == 0 { // the record tells what came of it
@@ -170,6 +168,25 @@ func (s *Server) doOnce(x *exchange, r *http.Request, body []byte, do func()) {
 	x.Header().Set("Idempotency-Replayed", "true")
 	x.WriteHeader(rec.status)
 	_, _ = x.Write(rec.body) // the client may have gone
+}
+
+// awaitFirst waits for the response to the first request with a key. The repeated one frees its
+// place meanwhile if a stream seat is free. A kept response needs no place. It returns false if the client has left.
+func (s *Server) awaitFirst(x *exchange, r *http.Request, rec *recording) bool {
+	select {
+	case <-rec.done:
+		return true
+	default:
+	}
+	if release, err := s.moveToStreams(r.Context(), x); err == nil {
+		defer release()
+	}
+	select {
+	case <-rec.done:
+	case <-r.Context().Done():
+		return false
+	}
+	return rec.status != 0 || s.returnToPlace(r.Context(), x) == nil
 }
 
 // printOf gives the digest of a request.

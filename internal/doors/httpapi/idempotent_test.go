@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
 // What is kept for repeated requests is bounded: the oldest answer of a root grant,
@@ -226,6 +227,54 @@ func TestACallWithAKeyOutlivesItsClient(t *testing.T) {
 	<-done
 	if rec.Code != 200 || rec.Header().Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+}
+
+// awaitStreams waits until a number of stream seats are taken.
+func awaitStreams(t *testing.T, m *telemetry.Metrics, n int) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		var text strings.Builder
+		if err := m.Write(&text); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text.String(), fmt.Sprintf("\nremit_http_streams %d\n", n)) {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("not %d requests wait in stream seats", n)
+		}
+	}
+}
+
+// TestARepeatedRequestWaitsInAStreamSeat: it leaves its place to other requests.
+func TestARepeatedRequestWaitsInAStreamSeat(t *testing.T) {
+	w := newWorld()
+	m := telemetry.New()
+	s := server(t, w, func(o *httpapi.Options) { o.Limits.Requests, o.Metrics = 6, m })
+	began, goOn := make(chan struct{}), make(chan struct{})
+	w.invoking = func() {
+		close(began)
+		<-goOn
+	}
+	answers := make(chan *httptest.ResponseRecorder, 3)
+	call := func() {
+		answers <- post("/v1/tools/time.now/invoke", `{}`).with("Idempotency-Key", "k").of(s)
+	}
+	go call()
+	<-began
+	for i := range 2 { // with the first one, more than the person's half of six
+		go call()
+		awaitStreams(t, m, i+1)
+	}
+	for until := time.Now().Add(time.Minute); get("/v1/agents").of(s).Code != 200; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the repeated requests hold their places")
+		}
+	}
+	close(goOn)
+	for range 3 {
+		wantStatus(t, <-answers, 200)
 	}
 }
 

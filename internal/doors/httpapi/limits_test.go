@@ -126,7 +126,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		<-end
 	}
 	s := server(t, w, func(o *httpapi.Options) { o.Limits.Requests = 4 })
-	invoke := post("/v1/tools/time.now/invoke", `{}`)
+	invoke := post("/v1/tools/time.now/invoke", `{"wait":60}`) // no answer is needed: it does not wait
 	done := make(chan int)
 	for range 2 { // half of four
 		go func() { done <- invoke.of(s).Code }()
@@ -149,6 +149,46 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	for range 2 {
 		if code := <-done; code != 200 {
 			t.Errorf("a request that had a place: %d", code)
+		}
+	}
+	wantStatus(t, get("/v1/agents").of(s), 200)
+}
+
+// TestAnApprovedCallTakesAPlaceAgain: while a call waits for its answer, others have its place. Then
+// it goes on once one is free.
+func TestAnApprovedCallTakesAPlaceAgain(t *testing.T) {
+	w := newWorld()
+	waits, answer, running, end := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	w.answering = func() {
+		waits <- struct{}{}
+		<-answer
+	}
+	w.invoking = func() {
+		running <- struct{}{}
+		<-end
+	}
+	s := server(t, w, func(o *httpapi.Options) { o.Limits.Requests = 2 })
+	done := make(chan int)
+	call := func(body string) { done <- post("/v1/tools/time.now/invoke", body).of(s).Code }
+	for range 2 { // more than the one place of the person
+		go call(`{"wait":60}`)
+		<-waits
+	}
+	go call(`{}`)
+	<-running
+	close(answer)
+	for i := range 3 { // one at a time
+		wantStatus(t, get("/v1/agents").of(s), 503)
+		select {
+		case <-running:
+			t.Fatal("a call runs without a place")
+		case end <- struct{}{}:
+		}
+		if code := <-done; code != 200 {
+			t.Errorf("a call: %d", code)
+		}
+		if i < 2 {
+			<-running
 		}
 	}
 	wantStatus(t, get("/v1/agents").of(s), 200)

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -159,8 +158,8 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			s.fail(x, p)
 			return
 		}
-		x.leave = sync.OnceFunc(leave)
-		defer x.leave()
+		x.place.release = leave
+		defer x.place.end()
 		body, p := s.body(x, r)
 		if p == nil && body != nil {
 			p = s.readmit(x, r)
@@ -298,18 +297,18 @@ func (s *Server) inRate(ctx context.Context, who *Caller) *Problem {
 // place takes one of the places for requests that are carried out at once, before the body is read:
 // bodies take memory. A large body needs a further place. A request without a place has had no
 // effect. Event streams have a limit of their own, see seat.
-func (s *Server) place(x *exchange, r *http.Request) (leave func(), p *Problem) {
+func (s *Server) place(x *exchange, r *http.Request) (release func(), p *Problem) {
 	if x.who == nil || x.op.stream && x.op.method == http.MethodGet {
-		return func() {}, nil
+		return nil, nil
 	}
-	leave, ok := s.places.Take(x.who.Person)
+	release, ok := s.places.Take(x.who.Person)
 	if ok && x.op.raw > 0 && (r.ContentLength < 0 || r.ContentLength > s.limits.Body) {
-		one := leave
+		one := release
 		var large func()
 		if large, ok = s.large.Take(x.who.Person); !ok {
 			one()
 		}
-		leave = func() {
+		release = func() {
 			large()
 			one()
 		}
@@ -319,7 +318,7 @@ func (s *Server) place(x *exchange, r *http.Request) (leave func(), p *Problem) 
 		p.retry = "1"
 		return nil, p
 	}
-	return leave, nil
+	return release, nil
 }
 
 // body reads a request's whole body, within bounds.

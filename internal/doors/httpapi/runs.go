@@ -10,6 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -42,7 +44,10 @@ type Runs interface {
 	Start(ctx context.Context, who *Caller, q NewRun, started func(id string)) error
 	// Open opens a run without a plan, to which [Tools].Invoke adds calls. It calls over when the
 	// run has ended; not if it fails.
-	Open(ctx context.Context, who *Caller, q NewRun, over func()) (id string, err error)
+	Open(ctx context.Context, who *Caller, q NewRun, onEnd func()) (id string, err error)
+	// End ends an open run: once its calls have ended, or with cancel at once. It returns false for a
+	// run that is not open in this process.
+	End(ctx context.Context, id uuid.UUID, cancel bool) (open bool, err error)
 }
 
 // RunQuery selects runs.

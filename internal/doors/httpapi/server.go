@@ -99,13 +99,10 @@ type Options struct {
 	Commands     Commands
 	Tools        Tools
 	Runs         Runs
-	// EndRun ends an open run: once its calls have ended, or with cancel at once. It returns false for
-	// a run that is not open in this process.
-	EndRun    func(ctx context.Context, id string, cancel bool) (open bool, err error)
-	Queue     Queue // nil: runs cannot be queued
-	Changes   Changes
-	Grants    Grants
-	Approvals Approvals
+	Queue        Queue // nil: runs cannot be queued
+	Changes      Changes
+	Grants       Grants
+	Approvals    Approvals
 	// Interrupted lists the newest questions whose calls ended with their process or caller; nil: none.
 	Interrupted func(ctx context.Context) ([]store.Approval, error)
 	Labels      Labels

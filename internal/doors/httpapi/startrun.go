@@ -32,7 +32,9 @@ type CallMode struct {
 	Frozen   json.RawMessage `json:"frozen,omitempty" doc:"A frozen plan, as remit plan freeze writes it: other calls are refused (E6015)"`
 	Run      uuid.UUID       `json:"-"` // the ID that the run gets; zero: a new one
 	In       uuid.UUID       `json:"-"` // the open run to which the call is added; zero: none
-	AnswerBy time.Time       `json:"-"` // until when the call waits for a person's answer; zero: it does not wait
+	AnswerBy time.Time       `json:"-"` // the deadline for a person's answer; zero: the call does not wait
+	// Pause is called when the call starts to wait for an answer; resume, before an approved call goes on.
+	Pause func() (resume func(context.Context) error) `json:"-"`
 }
 
 // mode is the mode of a session's calls.
@@ -95,7 +97,7 @@ func (q *NewRun) check() error {
 	case q.open() && len(q.Inputs) > 0:
 		return fault.New(fault.ArgsInvalid, "a run without a plan has no inputs").In("body.inputs").WithHint("send plan, frozen or both; or leave out inputs")
 	case !q.open() && q.Name != "":
-		return fault.New(fault.ArgsInvalid, "a run of a plan has the plan's name").In("body.name").WithHint("write name in the plan")
+		return fault.New(fault.ArgsInvalid, "name can be set only for a run without a plan").In("body.name").WithHint("write name in the plan")
 	}
 	return nil
 }
@@ -160,11 +162,9 @@ func (s *Server) endRuns() {
 // startRun starts a run and returns its ID once it is recorded. The run ends with the server
 // and not with the request.
 func (s *Server) startRun(_ context.Context, who *Caller, q NewRun) (string, error) {
-	release, ok := s.running.Take(who.Person)
-	if !ok {
-		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many runs are being carried out", "try again when one has ended")
-		p.retry = "5"
-		return "", p
+	release, err := takeSeat(s.running, who, "too many runs are being carried out", "try again when one has ended")
+	if err != nil {
+		return "", err
 	}
 	if !s.enterTurn() {
 		release()
@@ -203,11 +203,9 @@ func (s *Server) startRun(_ context.Context, who *Caller, q NewRun) (string, err
 
 // openRun opens a run and returns its ID.
 func (s *Server) openRun(ctx context.Context, who *Caller, q NewRun) (string, error) {
-	release, ok := s.opened.Take(who.Person)
-	if !ok {
-		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many runs are open", "finish one, or try again later")
-		p.retry = "5"
-		return "", p
+	release, err := takeSeat(s.opened, who, "too many runs are open", "finish one, or try again later")
+	if err != nil {
+		return "", err
 	}
 	id, err := s.o.Runs.Open(ctx, who, q, release)
 	if err != nil {
@@ -219,20 +217,24 @@ func (s *Server) openRun(ctx context.Context, who *Caller, q NewRun) (string, er
 // openFor finds an open run to which the caller adds a call.
 func (s *Server) openFor(ctx context.Context, in *asked, id string, mode CallMode) (uuid.UUID, error) {
 	if mode.Planning || mode.Frozen != nil {
-		return uuid.Nil, fault.New(fault.ArgsInvalid, "planning and frozen belong to the run").In("body").WithHint("give planning when the run is opened, or leave out run_id")
+		return uuid.Nil, fault.New(fault.ArgsInvalid, "planning and frozen cannot be set together with run_id").In("body").WithHint("give planning when the run is opened, or leave out run_id")
 	}
 	found, err := s.run(ctx, in, id)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	return found.ID, stillRuns(found)
+	if err := checkRunning(found); err != nil {
+		return uuid.Nil, err.WithHint("open another run: POST /v1/runs without a plan")
+	}
+	return found.ID, nil
 }
 
-func stillRuns(r ledger.Run) error {
+// checkRunning refuses to change a run that has ended.
+func checkRunning(r ledger.Run) *fault.Error {
 	if r.Status == ledger.Running {
 		return nil
 	}
-	return fault.New(fault.Conflict, "the run has ended: it is %s", r.Status).WithHint("open another run: POST /v1/runs without a plan")
+	return fault.New(fault.Conflict, "the run has ended: it is %s", r.Status).WithHint("GET /v1/runs/%s has its result", r.ID)
 }
 
 // endRun ends a run and waits until it has ended. Only cancel ends the run of a plan.
@@ -242,16 +244,16 @@ func (s *Server) endRun(ctx context.Context, in *asked, id string, cancel bool) 
 	if err != nil {
 		return err
 	}
-	if err := stillRuns(found); err != nil {
+	if err := checkRunning(found); err != nil {
 		return err
 	}
-	if open, err := s.o.EndRun(ctx, id, cancel); open || err != nil {
+	if open, err := s.o.Runs.End(ctx, found.ID, cancel); open || err != nil {
 		return err
 	}
 	if r == nil {
 		found, err = s.o.Runs.Run(ctx, id) // it may have ended meanwhile
-		if err == nil {
-			err = stillRuns(found)
+		if ended := checkRunning(found); err == nil && ended != nil {
+			err = ended
 		}
 	}
 	switch {

@@ -121,12 +121,16 @@ func (s *Server) tools() {
 				args = in.Body.Args
 			}
 			if in.Body.Wait > 0 {
-				release, err := s.seatInPlace(ctx, in.x)
+				release, err := s.seat(ctx, in.who)
 				if err != nil {
 					return nil, err
 				}
 				defer release()
 				mode.AnswerBy = time.Now().Add(time.Duration(in.Body.Wait) * time.Second)
+				mode.Pause = func() func(context.Context) error {
+					in.x.place.free()
+					return func(ctx context.Context) error { return s.returnToPlace(ctx, in.x) }
+				}
 			}
 			if in.Body.Run != "" {
 				if mode.In, err = s.openFor(ctx, &in.asked, in.Body.Run, mode); err != nil {
@@ -139,7 +143,7 @@ func (s *Server) tools() {
 		defer stop()
 		out, err := s.o.Tools.Invoke(ctx, in.who, in.ID, args, mode)
 		if mode.In != uuid.Nil {
-			in.x.atCall(mode.In, out.Call, err)
+			in.x.setLocation(mode.In, out.Call, err)
 		}
 		if err != nil {
 			in.x.untouched = stoppedWaiting(err)
@@ -150,15 +154,15 @@ func (s *Server) tools() {
 	s.toolChanges()
 }
 
-// stoppedWaiting reports whether a call was refused because the service ended while it waited for an
-// answer: it was not made.
+// stoppedWaiting reports whether the service stopped while the call waited for approval. The call was
+// not made.
 func stoppedWaiting(err error) bool {
 	var p *Problem
 	return errors.As(err, &p) && p.Code == fault.Interrupted.Error()
 }
 
-// atCall says where the call of a request is that was added to an open run.
-func (x *exchange) atCall(run uuid.UUID, call int, err error) {
+// setLocation sets Location to the call that was added to the open run.
+func (x *exchange) setLocation(run uuid.UUID, call int, err error) {
 	if p := (*Problem)(nil); errors.As(err, &p) {
 		call = p.Call
 	}

@@ -249,7 +249,7 @@ type CallResult struct {
 	Error  string // the message shown to the caller
 }
 
-// Result gives the result of the one call of a run: fault.RunUnknown.
+// Result gives the result of a call of a run, by its index: fault.RunUnknown.
 func (h *History) Result(ctx context.Context, id string, index int) (CallResult, error) {
 	st, err := h.Reader(ctx)
 	if err != nil {

@@ -15,12 +15,15 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
-// OpenRuns has the runs without a plan to which callers add calls by further requests. A run is
-// open in the process that opened it. It ends by request, without a call for a while, with its
-// grant, or with the process. The fields are set before it is used.
+// OpenRuns holds runs without a plan. Each later request adds one call. A run is open in the process
+// that opened it. It ends by request, without a call for a while, with its grant, or with the
+// process. The fields are set before it is used.
 type OpenRuns struct {
 	Runs *Runs
 	Idle time.Duration // without a call, after which a run ends; not zero
+	// Failed is called when the end of a run cannot be recorded: the next start closes it. Nil: nothing
+	// is called.
+	Failed func(run string, err error)
 
 	mu      sync.Mutex
 	all     map[uuid.UUID]*openRun
@@ -31,7 +34,7 @@ type OpenRuns struct {
 type openRun struct {
 	*Session
 	leaf   string // ID of the grant that opened it
-	over   func() // called when it has ended
+	onEnd  func() // called when it has ended
 	ctx    context.Context
 	cancel context.CancelCauseFunc // cancels its calls
 	once   sync.Once
@@ -39,19 +42,20 @@ type openRun struct {
 	err    error         // set before done is closed
 
 	// OpenRuns.mu guards the next ones.
-	active int // calls under way
-	used   time.Time
-	ending bool
+	active    int // calls under way
+	used      time.Time
+	ending    bool
+	cancelled bool
 }
 
-// Open opens a run under the presented grant, whose ID is leaf. Over is called when the run has
+// Open opens a run under the presented grant, whose ID is leaf. OnEnd is called when the run has
 // ended; not if Open fails.
-func (o *OpenRuns) Open(ctx context.Context, q Request, leaf string, over func()) (uuid.UUID, error) {
+func (o *OpenRuns) Open(ctx context.Context, q Request, leaf string, onEnd func()) (uuid.UUID, error) {
 	s, err := o.Runs.Begin(ctx, q)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	r := &openRun{Session: s, leaf: leaf, over: over, done: make(chan struct{}), used: time.Now()}
+	r := &openRun{Session: s, leaf: leaf, onEnd: onEnd, done: make(chan struct{}), used: time.Now()}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +82,10 @@ func (o *OpenRuns) Call(ctx context.Context, id uuid.UUID, p grants.Presented, l
 	if r.Interrupted() {
 		return runner.Outcome{}, fault.New(fault.Interrupted, "the run was interrupted: this service lost the right to carry it out").WithHint("%s", wayOut)
 	}
-	if err := o.Runs.stillBounded(ctx, r.Run, p); err != nil {
+	if err := o.Runs.checkPolicies(ctx, r.Run, p); err != nil {
+		return runner.Outcome{}, err
+	}
+	if err := o.Runs.Secrets.Guard(&runner.Info{}); err != nil { // the mask knows new secrets
 		return runner.Outcome{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -90,6 +97,7 @@ func (o *OpenRuns) Call(ctx context.Context, id uuid.UUID, p grants.Presented, l
 // wayOut is the hint for a run that takes no calls.
 const wayOut = "open another run: POST /v1/runs without a plan"
 
+// hasEnded refuses a call in a run that takes no more calls.
 func hasEnded() error {
 	return fault.New(fault.Conflict, "the run has ended").WithHint("%s", wayOut)
 }
@@ -120,27 +128,22 @@ func (o *OpenRuns) leave(r *openRun) {
 }
 
 // End ends an open run: once its calls have ended, or with cancel at once. It returns false for a
-// run that is not open in this process.
-func (o *OpenRuns) End(ctx context.Context, id string, cancel bool) (bool, error) {
-	run, err := uuid.Parse(id)
-	if err != nil {
-		return false, fault.New(fault.RunUnknown, "no run has the ID %q", id)
-	}
+// run that is not open in this process. A run that is cancelled before its calls have ended is
+// recorded as cancelled.
+func (o *OpenRuns) End(ctx context.Context, id uuid.UUID, cancel bool) (bool, error) {
 	o.mu.Lock()
-	r := o.all[run]
+	r := o.all[id]
 	if r != nil {
-		r.ending = true
+		r.ending, r.cancelled = true, r.cancelled || cancel
 	}
 	o.mu.Unlock()
 	if r == nil {
 		return false, nil
 	}
-	status := tool.Pending
 	if cancel {
-		status = tool.Cancelled
 		r.cancel(fault.New(fault.ToolCancelled, "the run was cancelled"))
 	}
-	go o.finish(context.WithoutCancel(ctx), r, status)
+	go o.finish(context.WithoutCancel(ctx), r)
 	select {
 	case <-r.done:
 		return true, r.err
@@ -150,15 +153,24 @@ func (o *OpenRuns) End(ctx context.Context, id string, cancel bool) (bool, error
 }
 
 // finish records the end of a run, once.
-func (o *OpenRuns) finish(ctx context.Context, r *openRun, status tool.Status) {
+func (o *OpenRuns) finish(ctx context.Context, r *openRun) {
 	r.once.Do(func() {
 		r.close(hasEnded())
-		r.err = r.end(ctx, status)
+		r.calls.Wait()
+		status := tool.Pending
+		o.mu.Lock()
+		if r.cancelled {
+			status = tool.Cancelled
+		}
+		o.mu.Unlock()
+		if r.err = r.end(ctx, status); r.err != nil && o.Failed != nil {
+			o.Failed(r.ID().String(), r.err)
+		}
 		o.mu.Lock()
 		delete(o.all, r.ID())
 		o.mu.Unlock()
 		r.cancel(nil)
-		r.over()
+		r.onEnd()
 		close(r.done)
 	})
 }
@@ -176,7 +188,7 @@ func (o *OpenRuns) Start(ctx context.Context) (end func(context.Context)) {
 	}
 }
 
-// watchEvery is how often runs that are over are looked for, at least.
+// watchEvery is the longest interval between two checks for ended runs.
 const watchEvery = 5 * time.Second
 
 func (o *OpenRuns) watch(ctx context.Context) {
@@ -189,35 +201,40 @@ func (o *OpenRuns) watch(ctx context.Context) {
 		case <-t.C:
 		}
 		for _, r := range o.ended(ctx) {
-			go o.finish(context.WithoutCancel(ctx), r, tool.Pending)
+			go o.finish(context.WithoutCancel(ctx), r)
 		}
 	}
 }
 
-// ended selects the runs that are over.
+// ended selects the runs to end. The grants of idle runs are not checked.
 func (o *OpenRuns) ended(ctx context.Context) (out []*openRun) {
 	o.mu.Lock()
 	all := make([]*openRun, 0, len(o.all))
 	for _, r := range o.all {
-		if !r.ending {
+		switch {
+		case r.ending:
+		case r.active == 0 && time.Since(r.used) >= o.Idle:
+			r.ending = true
+			out = append(out, r)
+		default:
 			all = append(all, r)
 		}
 	}
 	o.mu.Unlock()
 	for _, r := range all {
-		over := r.outlived(ctx)
-		o.mu.Lock()
-		if r.ending = r.ending || over || r.active == 0 && time.Since(r.used) >= o.Idle; r.ending {
-			out = append(out, r)
+		if ctx.Err() != nil || !r.expired(ctx) {
+			continue
 		}
+		o.mu.Lock()
+		r.ending = true
 		o.mu.Unlock()
+		out = append(out, r)
 	}
 	return out
 }
 
-// outlived reports whether no call of the run can begin any more: its grant or its time has
-// ended. A paused grant can be resumed.
-func (r *openRun) outlived(ctx context.Context) bool {
+// expired reports whether the run's grant or time has ended. A paused grant can be resumed.
+func (r *openRun) expired(ctx context.Context) bool {
 	if most := r.Run.Limits().Time; r.Interrupted() || most > 0 && time.Since(r.Run.Started) >= most {
 		return true
 	}
@@ -238,18 +255,14 @@ func (o *OpenRuns) close(ctx context.Context) {
 	var each sync.WaitGroup
 	for _, r := range all {
 		r.cancel(fault.New(fault.ToolCancelled, "the service is stopping"))
-		each.Go(func() { o.finish(ctx, r, tool.Pending) }) // the next start closes a run whose end cannot be recorded
+		each.Go(func() { o.finish(ctx, r) })
 	}
 	each.Wait()
 }
 
-// stillBounded refuses a call if the caller is bounded by a policy that the run is not under: one
-// that was changed or added since the run began. It also makes new secrets known to the mask.
-func (s *Runs) stillBounded(ctx context.Context, run *runner.Run, p grants.Presented) error {
+// checkPolicies refuses a call if a policy was added or changed since the run was opened.
+func (s *Runs) checkPolicies(ctx context.Context, run *runner.Run, p grants.Presented) error {
 	g, _, _, err := s.Grants.Under(ctx, p, run.Bound)
-	if err == nil {
-		err = s.Secrets.Guard(&runner.Info{})
-	}
 	if err != nil {
 		return err
 	}
