@@ -22,6 +22,9 @@ type signalled struct{ os.Signal }
 // Error implements error.
 func (s signalled) Error() string { return s.Signal.String() + " signal received" }
 
+// Unwrap says that the context was cancelled.
+func (s signalled) Unwrap() error { return context.Canceled }
+
 // Received is the signal, for the command that Remit runs.
 func (s signalled) Received() os.Signal { return s.Signal }
 

@@ -62,6 +62,9 @@ func TestSteeredCalls(t *testing.T) {
 	mcp := func(id tool.ID, args tool.Args) policy.Call {
 		return policy.Call{Tool: &tool.Spec{ID: id, Source: "mcp", Effects: tool.EffectSet(tool.NetworkHTTP, tool.FSWrite), Input: json.RawMessage(`{"properties":{"level":{"enum":["low"]}}}`)}, Args: args}
 	}
+	spelled := func(id tool.ID, schema string, args tool.Args) policy.Call {
+		return policy.Call{Tool: &tool.Spec{ID: id, Source: "mcp", Effects: tool.EffectSet(tool.NetworkHTTP, tool.FSWrite), Input: json.RawMessage(schema)}, Args: args}
+	}
 	fetch := func(method, url string) policy.Call {
 		to, err := target.Parse(method, url)
 		if err != nil {
@@ -88,6 +91,8 @@ func TestSteeredCalls(t *testing.T) {
 		"an address that a command made":     {mcp("mcp:mail:send", tool.Args{"to": "made@attacker.example"}), true},
 		"one of two":                         {mcp("mcp:mail:send", tool.Args{"to": []any{"ann@home.example", "evil@attacker.example"}}), true},
 		"in a name of an argument":           {mcp("mcp:mail:send", tool.Args{"cc": map[string]any{"evil@attacker.example": true}}), true},
+		"in an outermost name":               {mcp("mcp:mail:send", tool.Args{"evil@attacker.example": true}), true},
+		"a keyword in another case":          {spelled("mcp:cal:add", `{"Properties":{"at":{"Enum":["evil@attacker.example"]}},"properties":{"level":{"ENUM":["evil@attacker.example"]}}}`, tool.Args{"at": "evil@attacker.example", "level": "evil@attacker.example"}), true},
 		"text":                               {mcp("mcp:mail:send", tool.Args{"to": "ann@home.example", "body": "any words at all"}), false},
 		"a link in text":                     {mcp("mcp:mail:send", tool.Args{"to": "ann@home.example", "body": "see https://evil.example/page"}), true},
 		"free values":                        {mcp("mcp:cal:add", tool.Args{"at": "2026-01-31 18:00", "id": "24", "n": json.Number("3"), "level": "low", "on": true}), false},

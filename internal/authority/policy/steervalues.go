@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/authority/provenance"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -83,11 +84,27 @@ var destroying = strings.Fields("delete remove destroy erase purge wipe drop tru
 
 // argumentSchema is what the rule reads of a tool's schema.
 type argumentSchema struct {
-	Properties map[string]*argumentSchema `json:"properties"`
-	Items      *argumentSchema            `json:"items"`
-	Enum       []any                      `json:"enum"`
-	Const      any                        `json:"const"`
-	Media      string                     `json:"contentMediaType"`
+	Properties map[string]*argumentSchema
+	Items      *argumentSchema
+	Enum       []any
+	Const      any
+	Media      string // contentMediaType
+}
+
+// UnmarshalJSON reads the keywords by their exact names, as validators do.
+func (s *argumentSchema) UnmarshalJSON(b []byte) error {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	for key, into := range map[string]any{"properties": &s.Properties, "items": &s.Items, "enum": &s.Enum, "const": &s.Const, "contentMediaType": &s.Media} {
+		if raw, ok := m[key]; ok {
+			if err := json.Unmarshal(raw, into); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // lists reports whether the schema itself has the value. It does not rely on a check of the arguments,
@@ -128,6 +145,9 @@ func (f *Flows) schemaOf(t *tool.Spec) *argumentSchema {
 	return s
 }
 
+// parameterName matches the usual names of a tool's parameters. A schema need not list them.
+var parameterName = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+
 // walk visits the texts of arguments, in a fixed order.
 func (k *steering) walk(name string, v any, s *argumentSchema, visit func(name, value string, s *argumentSchema)) {
 	switch v := v.(type) {
@@ -142,7 +162,7 @@ func (k *steering) walk(name string, v any, s *argumentSchema, visit func(name, 
 			if s != nil {
 				below = s.Properties[key]
 			}
-			if name != "" && below == nil { // the schema closes the outermost names
+			if below == nil && (name != "" || !parameterName.MatchString(key)) {
 				visit(in+" (name)", key, nil)
 			}
 			k.walk(in, v[key], below, visit)

@@ -263,18 +263,23 @@ func (c *conn) answer(o runner.Outcome, fatal error, revision string) (*mcp.Call
 	}
 	res.IsError = true
 	about["status"] = o.Status.String()
-	res.Content = []mcp.Content{&mcp.TextContent{Text: c.refusal(o)}}
+	refusal, rules := c.refusal(o), []string(nil)
+	if !o.ShowsKeys { // it can quote a server
+		refusal, rules = redact.Keys(refusal)
+	}
+	defer func() { noteKeys(res, rules) }()
+	res.Content = []mcp.Content{&mcp.TextContent{Text: refusal}}
 	if o.Output == nil {
 		return res, nil
 	}
 	if text, err := json.Marshal(BriefOutput(o.Tool, o.Output)); err == nil {
-		text, rules := maskKeys(text, o)
+		text, more := maskKeys(text, o)
+		rules = append(rules, more...)
 		if refusal := res.Content; c.relay(res, text, o, revision) {
 			res.Content = append(refusal, res.Content...)
 		} else {
 			res.Content = append(res.Content, &mcp.TextContent{Text: string(text)})
 		}
-		noteKeys(res, rules)
 	}
 	return res, nil
 }

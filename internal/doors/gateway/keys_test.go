@@ -27,6 +27,9 @@ func TestKeysAreMaskedForClients(t *testing.T) {
 		if s := string(all); err != nil || strings.Contains(s, key) || strings.Count(s, "token = '[redacted:github-pat]'") != 2 || !strings.Contains(s, "masked keys in the output (rules: github-pat)") {
 			t.Errorf("%s (%v)", s, err)
 		}
+		if all, err = json.Marshal(call(t, cs, "fs_read", map[string]any{"path": key})); err != nil || strings.Contains(string(all), key) || !strings.Contains(string(all), "[redacted:github-pat]") {
+			t.Errorf("in a refusal: %s (%v)", all, err)
+		}
 		if all, err = json.Marshal(call(t, cs, "fs_read", map[string]any{"path": "shown.js"})); err != nil || strings.Count(string(all), key) != 2 {
 			t.Errorf("of a file that the policy spells: %s (%v)", all, err)
 		}

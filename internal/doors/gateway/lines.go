@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strconv"
@@ -101,7 +102,7 @@ func (l *lines) sort(line []byte) {
 	line = bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("\xef\xbb\xbf")))
 	switch {
 	case len(line) == 0:
-	case l.block != nil && !(json.Valid(line) && bytes.Contains(line, []byte(`"jsonrpc"`))):
+	case l.block != nil && (!json.Valid(line) || !bytes.Contains(line, []byte(`"jsonrpc"`)) || continues(l.block, line)):
 		l.block = append(append(l.block, line...), '\n')
 		if whole := json.Valid(l.block); whole || len(l.block) > maxEarly {
 			line, l.block = l.block, nil
@@ -113,6 +114,16 @@ func (l *lines) sort(line []byte) {
 	default:
 		l.dropBlock()
 		l.pass(line)
+	}
+}
+
+// continues reports whether a line can be the next one of a message.
+func continues(block, line []byte) bool {
+	d := json.NewDecoder(io.MultiReader(bytes.NewReader(block), bytes.NewReader(line)))
+	for {
+		if _, err := d.Token(); err != nil {
+			return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		}
 	}
 }
 
@@ -210,7 +221,20 @@ func (l *lines) message(raw json.RawMessage) (m json.RawMessage, id string) {
 	if changes(head.ID) {
 		raw = set(raw, "id", l.out.name(head.ID))
 	}
-	return raw, string(head.ID)
+	id, _ = sameID(head.ID)
+	return raw, id
+}
+
+// sameID is equal for IDs that the SDK takes for the same one.
+func sameID(id json.RawMessage) (string, error) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(id))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return string(id), err
+	}
+	b, err := json.Marshal(v)
+	return string(b), err
 }
 
 // changes reports whether an ID is a number that the SDK would write in another form.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remitrun/remit/internal/app"
 )
@@ -14,6 +15,12 @@ import (
 // talk sends lines to the gateway, and then a request whose answer ends the talk. It returns the
 // answers before that one.
 func talk(t *testing.T, revision string, sent ...string) []string {
+	t.Helper()
+	return answers(t, revision, 0, sent...)
+}
+
+// answers is talk that waits for a number of answers: those to requests come in any order.
+func answers(t *testing.T, revision string, n int, sent ...string) []string {
 	t.Helper()
 	w := newWorld(t)
 	r, wr := w.serve(app.MCPRequest{Policy: w.policy(policy)})
@@ -31,10 +38,11 @@ func talk(t *testing.T, revision string, sent ...string) []string {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	ends := false
-	for in.Scan() {
+	defer time.AfterFunc(time.Minute, func() { _ = r.Close() }).Stop() // not all answers came
+	for !(ends && len(got) >= n) && in.Scan() {
 		if strings.Contains(in.Text(), `"id":"last"`) {
 			ends = true
-			break
+			continue
 		}
 		if !strings.Contains(in.Text(), `"id":"begin"`) && !strings.Contains(in.Text(), "notifications/") {
 			got = append(got, in.Text())
@@ -119,18 +127,30 @@ func TestIDsComeBackAsTheyWereSent(t *testing.T) {
 	for _, id := range ids {
 		calls = append(calls, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`+"\n")
 	}
-	got := talk(t, "2025-11-25", calls...)
+	got := answers(t, "2025-11-25", len(calls), calls...)
 	for _, id := range ids {
 		if strings.Count(strings.Join(got, "\n"), `"id":`+id+`,`) != 1 {
 			t.Errorf("%s is not the ID of one of %q", id, got)
 		}
 	}
 	list := `[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":1.5,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/y"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`
-	if got := talk(t, "2025-03-26", list); len(got) != 1 || !strings.HasPrefix(got[0], "[") || !strings.Contains(got[0], `"id":1.5`) || !strings.Contains(got[0], `"id":2`) {
+	if got := answers(t, "2025-03-26", 1, list); len(got) != 1 || !strings.HasPrefix(got[0], "[") || !strings.Contains(got[0], `"id":1.5`) || !strings.Contains(got[0], `"id":2`) {
 		t.Errorf("a list: got %q", got)
 	}
+	twice := `[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":"\u0061","method":"ping"}]`
+	if got := strings.Join(answers(t, "2025-03-26", 2, twice), "\n"); strings.Count(got, `"id":"a"`) != 1 || strings.Count(got, `"id":null`) != 1 {
+		t.Errorf("one ID in two spellings: got %q", got)
+	}
+	within := "{\n\"jsonrpc\":\"2.0\",\"id\":60,\"method\":\"ping\",\"params\":{\"_meta\":{\"x\":[\n{\"jsonrpc\":\"2.0\",\"id\":61,\"method\":\"ping\"}\n]}}\n}"
+	if got := answers(t, "2025-11-25", 1, within); len(got) != 1 || !strings.Contains(got[0], `"id":60`) {
+		t.Errorf("a message within another: got %q", got)
+	}
+	many := "[\n{\"jsonrpc\":\"2.0\",\"id\":51,\"method\":\"ping\"},\n{\"jsonrpc\":\"2.0\",\"id\":52,\"method\":\"ping\"}\n]"
+	if got := answers(t, "2025-03-26", 1, many); len(got) != 1 || !strings.Contains(got[0], `"id":51`) || !strings.Contains(got[0], `"id":52`) {
+		t.Errorf("a list over several lines: got %q", got)
+	}
 	pretty := "{\n  \"jsonrpc\": \"2.0\",\n  \"id\": 7.5,\n  \"method\": \"ping\",\n  \"params\": {}\n}"
-	if got := talk(t, "2025-11-25", pretty); len(got) != 1 || !strings.Contains(got[0], `"id":7.5`) {
+	if got := answers(t, "2025-11-25", 1, pretty); len(got) != 1 || !strings.Contains(got[0], `"id":7.5`) {
 		t.Errorf("over several lines: got %q", got)
 	}
 }

@@ -47,13 +47,13 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if req.Method != http.MethodDelete && req.Header.Get(sessionHeader) != "" && endsSession(resp) {
+	if req.Method != http.MethodDelete && req.Header.Get(sessionHeader) != "" && endsSession(resp, call) {
 		d.noteLost()
 		_ = resp.Body.Close() // its content is read
 		resp.Body, resp.StatusCode, resp.Status = http.NoBody, http.StatusNotFound, "404 Not Found"
 		return resp, nil
 	}
-	if call != nil && refusesForNow(resp.StatusCode) {
+	if call != nil && (refusesForNow(resp.StatusCode) || resp.StatusCode == http.StatusNotFound && req.Header.Get(sessionHeader) != "") {
 		return w.refused(resp, call), nil
 	}
 	kind := mediaType(resp.Header)
@@ -103,11 +103,14 @@ const sessionHeader = "Mcp-Session-Id"
 const maxRefusal = 64 << 10
 
 // ofSession finds the words of servers that do not know a session.
-var ofSession = regex.Lazy(`(?i)session|not initiali[sz]ed|uninitiali[sz]ed`)
+var ofSession = regex.Lazy(`(?i)(?:invalid|unknown|missing|expired|stale|bad|no|no such|no valid|not in a|without a)(?: (?:or|and) \w+)?(?: valid| active| mcp)*[ -]session|` +
+	`session(?:[ -_]?ids?)?(?: [^ .,;:]{1,80})?(?: is| was| has| header)*:? (?:not found|not known|not exist|not valid|does not exist|invalid|expired|unknown|terminated|missing|required|not initiali[sz]ed)|` +
+	`this session (?:is over|has ended)|not initiali[sz]ed|uninitiali[sz]ed`)
 
 // endsSession reports whether a refusal says that the server does not know the request's session.
-// The protocol has 404 for that. Some servers send 400, 401 or 410, and say it in words.
-func endsSession(resp *http.Response) bool {
+// The protocol has 404 for that. Some servers send 400, 401 or 410, and say it in words. An answer to
+// the request itself was given by the server behind the session: it ends the session only if it says so.
+func endsSession(resp *http.Response, call *jsonrpc.Request) bool {
 	switch resp.StatusCode {
 	case http.StatusNotFound, http.StatusBadRequest, http.StatusGone:
 	case http.StatusUnauthorized:
@@ -120,12 +123,16 @@ func endsSession(resp *http.Response) bool {
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	resp.Body = &rest{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
 	var said struct {
+		ID    any `json:"id"`
 		Error struct {
 			Code int `json:"code"`
 		} `json:"error"`
 	}
 	if err == nil && json.Unmarshal(head, &said) == nil && said.Error.Code == jsonrpc.CodeMethodNotFound {
 		return false
+	}
+	if answered := call != nil && said.ID != nil && fmt.Sprint(said.ID) == fmt.Sprint(call.ID.Raw()); answered {
+		return ofSession.Match(head)
 	}
 	return resp.StatusCode == http.StatusNotFound || ofSession.Match(head)
 }

@@ -23,6 +23,7 @@ type elsewhere struct {
 	sessions map[string]bool
 	begun    int
 	calls    int
+	asked    json.RawMessage // the ID of the last request
 }
 
 func (e *elsewhere) forget() {
@@ -44,6 +45,7 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	raw, _ := io.ReadAll(r.Body)
 	_ = json.Unmarshal(raw, &m)
+	e.asked = m.ID
 	result := ""
 	switch {
 	case m.Method == "initialize":
@@ -142,6 +144,28 @@ func TestASessionThatEnded(t *testing.T) {
 			t.Errorf("got %s, %v, in %d sessions", out, err, e.begun)
 		}
 	})
+}
+
+// TestAnAnswerOfTheToolIsNotALostSession: a refusal that the server gave after the call's effect is passed on, and the call is carried out
+// once.
+func TestAnAnswerOfTheToolIsNotALostSession(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter, string){
+		"404":             says(404, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"payment made; receipt not found"}}`),
+		"400":             says(400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"row inserted, but the database session could not be closed"}}`),
+		"400 without IDs": says(400, `{"error":{"code":-32000,"message":"sent, but the mail session could not be closed"}}`),
+		"401 in words":    says(401, "sent, then session refused"),
+		"410 in words":    says(410, "sent in session 12, which nobody reads any more"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &elsewhere{write: writesJSON}
+			s := e.serve(t)
+			hello := discover(t, s)["hello"]
+			e.write = func(w http.ResponseWriter, _ string) { answer(w, string(e.asked)) }
+			if out, err := run(t.Context(), hello, nil); err == nil || e.calls != 1 {
+				t.Errorf("got %s, %v, after %d calls", out, err, e.calls)
+			}
+		})
+	}
 }
 
 // Answers are read in each form that servers give them.
