@@ -186,8 +186,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	g.People, a.Queue.Sessions, ui.gate = a.People, service, g
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, gate: g}).Mount(ctx)
 	limits := q.Limits.With(a.Home.Settings.Limits)
-	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg, OpenRuns: &runs.OpenRuns{Runs: a.Runs, Idle: cmp.Or(limits.RunIdle, httpapi.Defaults().RunIdle)}}
-	parts.Failed = func(run string, err error) { log.Logger().Error("run_ended_badly", "run", run, "error", err.Error()) }
+	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg, OpenRuns: &runs.OpenRuns{Runs: a.Runs, Idle: cmp.Or(limits.RunIdle, httpapi.Defaults().RunIdle), Failed: func(run string, err error) { log.Logger().Error("run_ended_badly", "run", run, "error", err.Error()) }}}
 	endOpen := parts.OpenRuns.Start(ctx)
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Queue: queue.Door{Queue: a.Queue, Workspace: q.Workspace}, Grants: parts, Approvals: parts, Interrupted: a.Approvals.Interrupted,

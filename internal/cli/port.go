@@ -29,9 +29,9 @@ func (s *session) portCmd() *cobra.Command {
 		Use:   "port [PORT]",
 		Short: "Show a server of an agent's session in your browser",
 		Long: `Makes a server that an agent has started in the sandbox of its session
-reachable for your browser, until you press Ctrl-C. The address has a name that
-nobody can guess; requests under other names are refused. The pages are the
-agent's: they cannot read data of your other sites. Do not trust them.
+reachable for your browser, until you press Ctrl-C. The address has a random
+name; requests under other names are refused. The pages are the agent's: they
+cannot read data of your other sites. Do not trust them.
 
 Without PORT it lists the servers. It finds the sessions of agents with Remit's
 hook; for a whole agent, start it with remit exec --publish PORT.

@@ -44,7 +44,7 @@ func (l *listed) described() runner.Entry {
 }
 
 func (l *listed) compile() {
-	compile := schema.CompileUsable // whoever made the tool checks the arguments against all of it
+	compile := schema.CompileUsable // the tool's server checks the arguments against the whole schema
 	if l.source == BuiltIn {
 		compile = schema.Compile
 	}
@@ -53,7 +53,7 @@ func (l *listed) compile() {
 
 func (l *listed) validate(args tool.Args) error {
 	l.once.Do(l.compile)
-	if l.err != nil && l.source != BuiltIn { // it was accepted by a version that did not look at it
+	if l.err != nil && l.source != BuiltIn { // an older version accepted it without this check
 		return fault.Wrap(fault.ToolFailed, l.err, "%s cannot be called: %v", l.entry.Spec.ID, l.err)
 	}
 	if l.err != nil {

@@ -70,8 +70,7 @@ func LookupIn(at func(string) string, path []string, argv0, dir string) (exe str
 	return "", nil, e.WithHint("install it there, or add its folder to the policy's commands.path")
 }
 
-// Unrunnable reports whether an error of [Lookup] says that the word means no program: there is no such file, or it is a folder
-// or not executable.
+// Unrunnable reports whether an error of [Lookup] is about a missing file, a folder, or a file that is not executable.
 func Unrunnable(err error) bool {
 	return errors.Is(err, fault.NotFound) || errors.Is(err, fault.ToolFailed)
 }

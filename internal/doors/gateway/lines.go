@@ -221,20 +221,16 @@ func (l *lines) message(raw json.RawMessage) (m json.RawMessage, id string) {
 	if changes(head.ID) {
 		raw = set(raw, "id", l.out.name(head.ID))
 	}
-	id, _ = sameID(head.ID)
-	return raw, id
+	return raw, sameID(head.ID)
 }
 
 // sameID is equal for IDs that the SDK takes for the same one.
-func sameID(id json.RawMessage) (string, error) {
-	var v any
-	d := json.NewDecoder(bytes.NewReader(id))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return string(id), err
+func sameID(id json.RawMessage) string {
+	var text string
+	if json.Unmarshal(id, &text) != nil {
+		return string(id) // a number
 	}
-	b, err := json.Marshal(v)
-	return string(b), err
+	return strconv.Quote(text)
 }
 
 // changes reports whether an ID is a number that the SDK would write in another form.

@@ -95,6 +95,11 @@ func (s *Server) tools() {
 		t, err := s.o.Tools.Tool(ctx, in.ID)
 		return &struct{ Body catalog.Described }{t}, err
 	})
+	s.invokeTool()
+	s.toolChanges()
+}
+
+func (s *Server) invokeTool() {
 	type invoke struct {
 		asked
 		ID   string `path:"tool_id" maxLength:"300" example:"time.now"`
@@ -126,11 +131,7 @@ func (s *Server) tools() {
 					return nil, err
 				}
 				defer release()
-				mode.AnswerBy = time.Now().Add(time.Duration(in.Body.Wait) * time.Second)
-				mode.Pause = func() func(context.Context) error {
-					in.x.place.free()
-					return func(ctx context.Context) error { return s.returnToPlace(ctx, in.x) }
-				}
+				mode.AnswerBy, mode.Pause = time.Now().Add(time.Duration(in.Body.Wait)*time.Second), s.pauses(in.x)
 			}
 			if in.Body.Run != "" {
 				if mode.In, err = s.openFor(ctx, &in.asked, in.Body.Run, mode); err != nil {
@@ -151,7 +152,14 @@ func (s *Server) tools() {
 		}
 		return &struct{ Body Invocation }{out}, nil
 	})
-	s.toolChanges()
+}
+
+// pauses returns a function that frees a request's place until the one that it returns is called.
+func (s *Server) pauses(x *exchange) func() func(context.Context) error {
+	return func() func(context.Context) error {
+		x.place.free()
+		return func(ctx context.Context) error { return s.returnToPlace(ctx, x) }
+	}
 }
 
 // stoppedWaiting reports whether the service stopped while the call waited for approval. The call was

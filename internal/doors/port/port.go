@@ -1,5 +1,5 @@
-// Package port shows a server of an agent's sandbox in a person's browser, at a name on this machine that nobody can guess. A
-// request under another name is refused, so that neither other users of the machine nor pages of other sites reach the server.
+// Package port shows a server of an agent's sandbox in a person's browser, at a random local name. A request under another name is
+// refused, so that neither other users of the machine nor pages of other sites reach the server.
 // Start at [New].
 package port
 
